@@ -1,0 +1,65 @@
+"""Declared facts of a model: what it can do, and the card that says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Capability = Literal[
+    "chat",
+    "json_schema",
+    "tools",
+    "parallel_tools",
+    "reasoning",
+    "vision",
+    "embed",
+    "rerank",
+    "streaming_usage",
+]
+
+Placement = Literal["this_process", "this_machine", "this_network", "internet"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsFile:
+    """One file of a model: its name, size in bytes and sha256. Empty sha256 means not checked by us."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """What is known of a model before its weights are read. Zero or empty means not known."""
+
+    id: str
+    family: str
+    parameters: int
+    quantisation: str
+    context_window: int
+    licence: str
+    capabilities: frozenset[Capability]
+    files: tuple[WeightsFile, ...]
+    description: str = ""
+    homepage: str = ""
+    chat_template: str = ""
+    reasoning_tags: tuple[str, str] | None = None
+    embedding_dimension: int = 0
+    max_input_tokens: int = 0
+    is_verified_here: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files together."""
+        return sum(file.size_bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderCapabilities:
+    """What a provider can do with the model it is asked about."""
+
+    capabilities: frozenset[Capability]
+    context_window: int
+    placement: Placement
