@@ -84,7 +84,7 @@ class ApplianceError(Exception):
 class InvalidRequestError(ApplianceError):
     """The request cannot be served as it stands; the caller must change it."""
 
-    kind = "invalid_request"
+    kind: ClassVar[FailureKind] = "invalid_request"
 
 
 class ContextOverflowError(InvalidRequestError):
