@@ -11,7 +11,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens of one request. `cached_tokens` is the part of `input_tokens` that was not computed again;
-    `reasoning_tokens` is part of `output_tokens`; `forward_passes` counts decode steps this request took part in.
+    `reasoning_tokens` is part of `output_tokens`; `forward_passes` counts decode steps it took part in.
     """
 
     input_tokens: int = 0

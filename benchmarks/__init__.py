@@ -1,0 +1,1 @@
+"""Measures the appliance and reports figures with the machine they come from."""

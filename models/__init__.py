@@ -1,0 +1,1 @@
+"""Data: model cards, prompts and schemas. Holds no code and never weights."""
