@@ -1,0 +1,1 @@
+"""One SQLite file: connections, migrations, backups, the writer lock. The tables live with each feature."""
