@@ -193,11 +193,11 @@ class _Folders:
         self.cache = self._base("XDG_CACHE_HOME", ".cache")
         self.state = self._base("XDG_STATE_HOME", ".local/state")
         runtime = environment.get("XDG_RUNTIME_DIR", "")
-        self.runtime = Path(runtime) / "appliance" if os.path.isabs(runtime) else None
+        self.runtime = Path(runtime) / "appliance" if Path(runtime).is_absolute() else None
 
     def _base(self, variable: str, below_home: str) -> Path:
         stated = self._environment.get(variable, "")
-        return (Path(stated) if os.path.isabs(stated) else self.home / below_home) / "appliance"
+        return (Path(stated) if Path(stated).is_absolute() else self.home / below_home) / "appliance"
 
 
 def _config_path(given: Path | None, environment: Mapping[str, str], folders: _Folders) -> tuple[Path, bool]:

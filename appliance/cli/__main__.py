@@ -1,0 +1,8 @@
+"""Lets `python -m appliance.cli` be the command `appliance`."""
+
+import sys
+
+from appliance.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""The command group: finds commands late, and turns every outcome into an exit code.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or setting, 130 interrupted with Ctrl+C,
+141 the reader of the output went away (as a shell reports SIGPIPE).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from appliance import __version__
+from appliance.cli.invocation import Invocation
+from appliance.core.errors import ApplianceError, ConfigError
+
+EXIT_OK = 0
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """Where a command lives: the attribute `<name>_command` of a module that is imported when it runs."""
+
+    section: str
+    module: str
+    summary: str
+
+
+COMMANDS: dict[str, CommandEntry] = {
+    "ask": CommandEntry("Talk", "appliance.cli.ask", "Answer one question and leave."),
+    "chat": CommandEntry("Talk", "appliance.cli.chat", "Talk with a model, line by line."),
+    "pull": CommandEntry("Models", "appliance.cli.models", "Fetch a model and check it."),
+    "list": CommandEntry("Models", "appliance.cli.models", "List models, fetched and known."),
+    "show": CommandEntry("Models", "appliance.cli.models", "Show a model and the memory it needs."),
+    "rm": CommandEntry("Models", "appliance.cli.models", "Remove a model from the store."),
+    "import": CommandEntry("Models", "appliance.cli.models", "Take a GGUF file into the store."),
+    "verify": CommandEntry("Models", "appliance.cli.models", "Hash stored models again."),
+    "ps": CommandEntry("Machine", "appliance.cli.ps", "List the models that are loaded now."),
+    "doctor": CommandEntry("Machine", "appliance.cli.doctor", "Check this machine and installation."),
+    "config": CommandEntry("Machine", "appliance.cli.config", "List every setting and its source."),
+}
+
+
+class LateGroup(click.Group):
+    """A group that imports a command's module only when that command runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(import_module(entry.module), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for section in dict.fromkeys(entry.section for entry in COMMANDS.values()):
+            rows = [(name, entry.summary) for name, entry in COMMANDS.items() if entry.section == section]
+            with formatter.section(section):
+                formatter.write_dl(rows, col_max=12)
+
+
+def _parse_setting_flags(
+    ctx: click.Context,  # noqa: ARG001
+    param: click.Parameter,  # noqa: ARG001
+    values: tuple[str, ...],
+) -> dict[str, str]:
+    flags: dict[str, str] = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not separator or not name.strip():
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE")
+        flags[name.strip()] = text
+    return flags
+
+
+@click.group(
+    cls=LateGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="With no command in a terminal, the chat opens.",
+)
+@click.option("--set", "flags", multiple=True, metavar="NAME=VALUE", callback=_parse_setting_flags,
+              help="Set any setting for this run; `appliance config` lists them.")  # fmt: skip
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="Read this TOML file.")
+@click.option("--debug", "is_debug", is_flag=True, help="Show the traceback of a failure.")
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.pass_context
+def appliance_command(
+    ctx: click.Context, *, flags: dict[str, str], config_file: Path | None, is_debug: bool
+) -> None:
+    """Open-weight models on your own machine, and answers you can check."""
+    ctx.obj = Invocation(flags=flags, config_file=config_file, is_debug=is_debug)
+    if ctx.invoked_subcommand is None:
+        _open_default_screen(ctx)
+
+
+def _open_default_screen(ctx: click.Context) -> None:
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from appliance.cli.chat import chat_command
+
+        ctx.invoke(chat_command)
+        return
+    click.echo("In a terminal this opens a chat with the model; standard input or output is not one here.")
+    click.echo('To ask once:           appliance ask "why is the sky blue?"')
+    click.echo('With a text piped in:  cat report.txt | appliance ask "summarise this"')
+    click.echo("Every command:         appliance --help")
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; report failures on standard error and return the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    is_debug = "--debug" in given
+    code = _exit_code(
+        lambda: appliance_command.main(given, prog_name="appliance", standalone_mode=False),
+        is_debug=is_debug,
+    )
+    return _flushed(code)
+
+
+def _exit_code(command: Callable[[], object], *, is_debug: bool) -> int:
+    try:
+        outcome = command()
+    except click.exceptions.Abort:
+        return EXIT_INTERRUPTED
+    except click.ClickException as exc:
+        exc.show()
+        return exc.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except ApplianceError as exc:
+        _report(exc.message, exc.hint, is_debug=is_debug)
+        return EXIT_USAGE if isinstance(exc, ConfigError) else EXIT_FAILURE
+    except Exception as exc:  # noqa: BLE001  the process boundary
+        if isinstance(exc, OSError) and exc.errno == errno.EPIPE:
+            return EXIT_BROKEN_PIPE
+        _report(f"{type(exc).__name__}: {exc}", _BUG_HINT, is_debug=is_debug)
+        return EXIT_FAILURE
+    return outcome if isinstance(outcome, int) else EXIT_OK
+
+
+_BUG_HINT = "this is a bug of the appliance; run again with `appliance --debug …` to see where"
+
+
+def _report(message: str, hint: str, *, is_debug: bool) -> None:
+    if is_debug:
+        traceback.print_exc()
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
+
+
+def _flushed(code: int) -> int:
+    """Flush standard output here, where a reader that went away is no error worth a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code or EXIT_BROKEN_PIPE
+    return code
