@@ -1,0 +1,1 @@
+"""One module per family of formats; each turns bytes into a `DocumentBuilder`, inside the confined process only."""
