@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from appliance.config import Scalar, Settings, load_settings
+if TYPE_CHECKING:
+    from appliance.config import Scalar, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,5 +25,7 @@ class Invocation:
         Raises:
             ConfigError: a setting is unknown or unusable.
         """
+        from appliance.config import load_settings
+
         own = {name: value for name, value in (flags or {}).items() if value is not None}
         return load_settings({**self.flags, **own}, config_file=self.config_file)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -164,6 +163,8 @@ _BUG_HINT = "this is a bug of the appliance; run again with `appliance --debug â
 
 def _report(message: str, hint: str, *, is_debug: bool) -> None:
     if is_debug:
+        import traceback
+
         traceback.print_exc()
     click.echo(f"error: {message}", err=True)
     if hint:
