@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from appliance.core.capabilities import ProviderCapabilities
@@ -16,7 +16,7 @@ class Provider(Protocol):
     """An adapter to one backend that runs models.
 
     `stream` yields events and ends with exactly one `Completed` or `Failed`; it raises only
-    `asyncio.CancelledError`. Closing the iterator early cancels the request.
+    `asyncio.CancelledError`. Closing the stream with `aclose` cancels the request.
     """
 
     @property
@@ -32,8 +32,16 @@ class Provider(Protocol):
         """
         ...
 
-    def stream(self, request: GenerateRequest) -> AsyncIterator[StreamEvent]:
+    def stream(self, request: GenerateRequest) -> AsyncGenerator[StreamEvent]:
         """Answer a request as a stream of events."""
+        ...
+
+    async def count_tokens(self, request: GenerateRequest) -> int:
+        """Count the prompt tokens of a request, the chat template's own included.
+
+        Raises:
+            ApplianceError: the model is not known or cannot be loaded.
+        """
         ...
 
     async def close(self) -> None:

@@ -167,3 +167,17 @@ class GenerateRequest:
     def __post_init__(self) -> None:
         if not self.owner:
             raise InvalidRequestError("a request needs an owner")
+        if not self.model:
+            raise InvalidRequestError("a request names a model")
+        self._check_tools()
+
+    def _check_tools(self) -> None:
+        names = [tool.name for tool in self.tools]
+        if len(set(names)) != len(names):
+            raise InvalidRequestError("two tools of one request share a name")
+        if isinstance(self.tool_choice, NamedTool) and self.tool_choice.name not in names:
+            raise InvalidRequestError(
+                f"tool_choice names {self.tool_choice.name!r}, which is not among the tools"
+            )
+        if self.tool_choice == "required" and not names:
+            raise InvalidRequestError("tool_choice is required, but the request has no tools")
