@@ -1,0 +1,1 @@
+"""Models on disk: cards, sources, the store, headers of weights files and the memory they need."""
