@@ -1,9 +1,10 @@
 """The engine: one SQLite file, its connections, transactions, migrations, backups and checks.
 
 Durability. WAL with `synchronous=FULL`: a transaction whose `with` block has ended survives `kill -9` and,
-on a disk that keeps its word, a power cut. After a failed write or fsync the connection is thrown away and
-opened again, because its pages may differ from those on disk; whether that last transaction is stored is
-then not known, and StorageError says so.
+on a disk that keeps its word, a power cut. `transaction(is_synced=False)` skips the fsync: what it wrote
+survives `kill -9` at once, and a power cut after the next synced transaction of any process. After a
+failed write or fsync the connection is thrown away and opened again, because its pages may differ from
+those on disk; whether that last transaction is stored is then not known, and StorageError says so.
 
 Threads. Calls are synchronous; async code crosses over with `asyncio.to_thread`. There is one writing
 connection behind a lock, so threads of a process queue up for `transaction()`; `read()` takes a connection
@@ -38,6 +39,9 @@ from appliance.storage.schema import Schema
 
 Mode = Literal["write", "read"]
 
+STORE_FILE = "appliance.db"
+"""The name of the one database in the data folder."""
+
 _BUSY_TIMEOUT_S = 10.0
 
 
@@ -61,7 +65,7 @@ class Database:
         self._busy_timeout_s = busy_timeout_s
         self._write_lock = threading.Lock()
         self._write_thread: int | None = None
-        self._writer: sqlite3.Connection | None = None
+        self._writers: dict[bool, sqlite3.Connection] = {}
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
         self._is_closed = False
@@ -72,8 +76,10 @@ class Database:
             raise
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self, *, is_synced: bool = True) -> Iterator[sqlite3.Connection]:
         """Write: commits when the block ends, rolls everything back when it raises.
+
+        Without `is_synced` the commit is not forced to the disk: it survives the process, not a power cut.
 
         Raises:
             StorageError: disk full, disk error, another process wrote for longer than the timeout.
@@ -83,7 +89,7 @@ class Database:
                 f"{self.path} is open for reading only", hint="close the process that writes, then open again"
             )
         with self._own_writer():
-            yield from self._transact()
+            yield from self._transact(is_synced)
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -136,7 +142,8 @@ class Database:
             with self._readers_lock:
                 while self._readers:
                     self._readers.pop().close()
-            connection = self._writing_connection()
+            self._drop_writers()
+            connection = self._writing_connection(True)
             connection.execute("VACUUM")
             is_blocked, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if is_blocked:
@@ -166,7 +173,7 @@ class Database:
             self._is_closed = True
             while self._readers:
                 self._readers.pop().close()
-            self._drop_writer()
+            self._drop_writers()
 
     def _open(self, schemas: Sequence[Schema]) -> None:
         if self.mode == "read":
@@ -193,9 +200,9 @@ class Database:
             self._write_thread = None
             self._write_lock.release()
 
-    def _transact(self) -> Iterator[sqlite3.Connection]:
+    def _transact(self, is_synced: bool) -> Iterator[sqlite3.Connection]:
         try:
-            connection = self._writing_connection()
+            connection = self._writing_connection(is_synced)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -205,7 +212,7 @@ class Database:
                 raise
         except sqlite3.Error as exc:
             if is_io_failure(exc):
-                self._drop_writer()
+                self._drop_writers()
             raise self._named(exc) from exc
 
     def _named(self, exc: sqlite3.Error) -> Exception:
@@ -216,18 +223,19 @@ class Database:
             error.hint += f"; `appliance {holder.role}` (process {holder.pid}) uses the store"
         return error
 
-    def _writing_connection(self) -> sqlite3.Connection:
+    def _writing_connection(self, is_synced: bool) -> sqlite3.Connection:
         if self._is_closed:
             raise InternalError("the store was used after it was closed")
-        if self._writer is None:
-            self._writer = connect(self.path, "write", self._busy_timeout_s)
-        return self._writer
+        if is_synced not in self._writers:
+            connection = connect(self.path, "write", self._busy_timeout_s)
+            connection.execute(f"PRAGMA synchronous={'FULL' if is_synced else 'NORMAL'}")
+            self._writers[is_synced] = connection
+        return self._writers[is_synced]
 
-    def _drop_writer(self) -> None:
-        if self._writer is not None:
+    def _drop_writers(self) -> None:
+        while self._writers:
             with suppress(sqlite3.Error):
-                self._writer.close()
-            self._writer = None
+                self._writers.popitem()[1].close()
 
     def _take_reader(self) -> sqlite3.Connection:
         with self._readers_lock:

@@ -13,7 +13,9 @@ from types import TracebackType
 from appliance.core.errors import StorageError
 from appliance.storage.failures import translated
 
-_PROC_START_FIELD = 19  # field 22 of /proc/PID/stat, counted after the command in parentheses
+# Fields 3 and 22 of /proc/PID/stat, counted after the command in parentheses.
+_STATE_FIELD = 0
+_START_TICKS_FIELD = 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,14 +113,47 @@ def read_holder(path: Path) -> LockHolder | None:
         return None
 
 
+def process_mark(pid: int | None = None) -> str:
+    """Name a process so that a later one with the same id is not taken for it."""
+    pid = os.getpid() if pid is None else pid
+    return f"{pid}:{_stat_field(pid, _START_TICKS_FIELD)}:{_boot_id()}"
+
+
+def is_alive(mark: str) -> bool:
+    """Whether the process that a mark names still runs."""
+    pid_text, _, _ = mark.partition(":")
+    if not pid_text.isdigit() or int(pid_text) == 0:
+        return False
+    pid = int(pid_text)
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return process_mark(pid) == mark and _stat_field(pid, _STATE_FIELD) != "Z"
+
+
 def process_started_at_s(pid: int) -> float:
     """Epoch seconds at which a process began; 0 where /proc does not tell."""
+    ticks = _stat_field(pid, _START_TICKS_FIELD)
     try:
-        after_command = (
-            Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2]
-        )
-        ticks = int(after_command.split()[_PROC_START_FIELD])
         uptime_s = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+        return time.time() - uptime_s + int(ticks) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return 0.0
-    return time.time() - uptime_s + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _stat_field(pid: int, field: int) -> str:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        return stat.rpartition(")")[2].split()[field]
+    except (OSError, IndexError):
+        return ""
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
