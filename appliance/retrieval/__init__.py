@@ -1,0 +1,1 @@
+"""Chunk, embed, index, search and ground: the only importer of lancedb and fastembed."""
