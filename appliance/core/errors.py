@@ -220,3 +220,28 @@ class EngineCrashedError(ApplianceError):
 
 class InternalError(ApplianceError):
     """A bug in the appliance."""
+
+
+_CLASSES: dict[FailureKind, type[ApplianceError]] = {
+    "invalid_request": InvalidRequestError,
+    "context_overflow": ContextOverflowError,
+    "authentication": AuthenticationError,
+    "rate_limited": RateLimitedError,
+    "timeout": DeadlineError,
+    "provider_unavailable": ProviderUnavailableError,
+    "policy_rejection": PolicyRejectionError,
+    "malformed_output": MalformedOutputError,
+    "cancelled": CancelledRequestError,
+    "engine_crashed": EngineCrashedError,
+    "internal": InternalError,
+}
+
+
+def error_of(failure: Failure) -> ApplianceError:
+    """Make an error of a failure that came over a wire, with the same facts."""
+    error_class = _CLASSES[failure.kind]
+    error = error_class.__new__(error_class)
+    ApplianceError.__init__(error, failure.message, hint=failure.hint, **failure.details)
+    for name, value in failure.details.items():
+        setattr(error, name, value)
+    return error

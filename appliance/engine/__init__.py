@@ -1,0 +1,1 @@
+"""The engine: one worker process a loaded model, one scheduler, many sequences."""

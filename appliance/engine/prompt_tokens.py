@@ -1,0 +1,65 @@
+"""From a rendered prompt to tokens, with the guarantee that content never becomes a control token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from appliance.engine.chat_template import PromptPiece
+
+
+class TextTokenizer(Protocol):
+    """What is needed of a vocabulary."""
+
+    adds_bos: bool
+    bos: int
+    size: int
+
+    def tokenize(self, text: str, *, add_bos: bool = False, parse_special: bool = False) -> list[int]: ...
+    def is_control(self, token: int) -> bool: ...
+    def is_user_defined(self, token: int) -> bool: ...
+    def is_end(self, token: int) -> bool: ...
+    def token_text(self, token: int) -> str: ...
+
+
+class PromptTokenizer:
+    """Tokenises prompt pieces; knows which texts must be guarded for a template."""
+
+    def __init__(self, vocabulary: TextTokenizer, template_source: str) -> None:
+        self._vocabulary = vocabulary
+        self._always_matched: set[str] = set()
+        self.guarded = self._find_guarded(template_source)
+
+    def _find_guarded(self, template_source: str) -> tuple[str, ...]:
+        """Control tokens, and tokens matched in any text that the template writes itself or that end a turn."""
+        vocabulary = self._vocabulary
+        guarded = []
+        for token in range(vocabulary.size):
+            text = vocabulary.token_text(token)
+            if vocabulary.is_control(token):
+                guarded.append(text)
+            elif vocabulary.is_user_defined(token) and text.strip():
+                if vocabulary.is_end(token) or (len(text) > 2 and text in template_source):
+                    guarded.append(text)
+                    self._always_matched.add(text)
+        return tuple(guarded)
+
+    def tokenize(self, pieces: Sequence[PromptPiece]) -> list[int]:
+        """Tokenise a rendered prompt; the beginning-of-text token is added once where the model wants it."""
+        vocabulary = self._vocabulary
+        tokens: list[int] = []
+        for piece in pieces:
+            if piece.is_literal:
+                tokens += self._tokenize_literal(piece.text)
+            else:
+                tokens += vocabulary.tokenize(piece.text, parse_special=True)
+        has_bos = bool(tokens) and tokens[0] == vocabulary.bos
+        if vocabulary.adds_bos and vocabulary.bos >= 0 and not has_bos:
+            tokens.insert(0, vocabulary.bos)
+        return tokens
+
+    def _tokenize_literal(self, text: str) -> list[int]:
+        vocabulary = self._vocabulary
+        if text not in self._always_matched:
+            return vocabulary.tokenize(text, parse_special=False)
+        return vocabulary.tokenize(text[:1]) + vocabulary.tokenize(text[1:])

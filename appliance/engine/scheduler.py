@@ -1,0 +1,268 @@
+"""The one loop of a worker: admit, prefill, decode, sample, emit, cancel. Runs in the thread that owns the context.
+
+Every step is one forward pass over a batch that holds the next token of each decoding slot and a chunk of the
+prompts that are still being prefilled, so that a long prompt never stops the answers beside it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from appliance.core.errors import EngineCrashedError, RateLimitedError
+from appliance.core.events import Completed, Failed, ModelIdentity
+from appliance.core.usage import Timings, Usage
+from appliance.engine.native import Batch, Context, Vocabulary
+from appliance.engine.params import EngineParams
+from appliance.engine.prefix_cache import PrefixCache, PrefixSource
+from appliance.engine.sampler import Sampler
+from appliance.engine.slots import Job, Slot
+
+WAITING_LIMIT = 4096
+
+_DONE, _NO_ROOM, _ABORTED = 0, 1, 2
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the scheduler has done since it started."""
+
+    steps: int = 0
+    prefilled_tokens: int = 0
+    decoded_tokens: int = 0
+
+
+class Scheduler:
+    """Runs requests on one context.
+
+    Args:
+        is_cancelled: tells whether a job was cancelled; asked once a step for each job.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        vocabulary: Vocabulary,
+        cache: PrefixCache,
+        params: EngineParams,
+        *,
+        can_rewind: bool,
+        is_cancelled: Callable[[int], bool],
+    ) -> None:
+        self._context = context
+        self._vocabulary = vocabulary
+        self._cache = cache
+        self._params = params
+        self._can_rewind = can_rewind
+        self._is_cancelled = is_cancelled
+        self._batch = Batch(params.batch_tokens)
+        self._waiting: deque[Job] = deque()
+        self._slots: list[Slot] = []
+        self.counters = Counters()
+        self.prefilling_ids: frozenset[int] = frozenset()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs or waits."""
+        return not self._slots and not self._waiting
+
+    @property
+    def running(self) -> int:
+        """Requests that hold a slot."""
+        return len(self._slots)
+
+    @property
+    def waiting(self) -> int:
+        """Requests without a slot."""
+        return len(self._waiting)
+
+    def submit(self, job: Job) -> None:
+        """Queue a request; a full queue answers at once."""
+        if len(self._waiting) >= WAITING_LIMIT:
+            error = RateLimitedError("the engine's queue is full", retry_after_s=1.0)
+            job.emit(Failed(failure=error.to_failure()))
+            return
+        self._waiting.append(job)
+
+    def step(self) -> None:
+        """Admit what fits, run one forward pass, and act on its logits."""
+        self._drop_cancelled()
+        self._admit()
+        in_batch = self._fill_batch()
+        if not in_batch:
+            return
+        outcome = self._decode(in_batch)
+        if outcome == _ABORTED:
+            self._rewind(in_batch)
+        elif outcome == _DONE:
+            self._after_pass(in_batch)
+        self._retire()
+
+    def fail_all(self, error: EngineCrashedError) -> None:
+        """End everything with one error."""
+        for slot in self._slots:
+            slot.fail(error.to_failure())
+        for job in self._waiting:
+            job.emit(Failed(failure=error.to_failure()))
+        self._slots.clear()
+        self._waiting.clear()
+
+    def _drop_cancelled(self) -> None:
+        for slot in self._slots:
+            if self._is_cancelled(slot.job.id):
+                slot.finish("cancelled")
+        for job in [job for job in self._waiting if self._is_cancelled(job.id)]:
+            self._waiting.remove(job)
+            _complete_unstarted(job)
+        self._retire()
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._slots) < self._params.parallel:
+            job = self._waiting[0]
+            reserved = sum(_most_cells(slot.job) for slot in self._slots)
+            if self._slots and reserved + _most_cells(job) > self._params.total_cells:
+                return
+            begun = self._cache.begin(job.request.owner, job.prompt, self._running_sources())
+            if begun is None:
+                return
+            self._waiting.popleft()
+            sequence, cached = begun
+            self._slots.append(self._seat(job, sequence, cached))
+
+    def _seat(self, job: Job, sequence: int, cached: int) -> Slot:
+        sampler = Sampler(job.request.sampling, vocabulary_size=self._vocabulary.size, prompt=job.prompt)
+        slot = Slot(
+            job=job,
+            sequence=sequence,
+            evaluated=cached,
+            cached=cached,
+            sampler=sampler,
+            vocabulary=self._vocabulary,
+            started_s=perf_counter(),
+        )
+        slot.report_prefill()
+        return slot
+
+    def _running_sources(self) -> list[PrefixSource]:
+        return [
+            PrefixSource(slot.sequence, slot.job.request.owner, np.array(slot.tokens[: slot.evaluated], np.int32))
+            for slot in self._slots
+        ]
+
+    def _fill_batch(self) -> list[Slot]:
+        self._batch.clear()
+        decoding = [slot for slot in self._slots if slot.is_generating and slot.pending == 1]
+        for slot in decoding:
+            slot.batch_index = self._batch.count
+            slot.batch_tokens = 1
+            slot.output_row = self._batch.add_one(slot.tokens[-1], slot.evaluated, slot.sequence)
+        prefilling = self._fill_prefill([slot for slot in self._slots if slot not in decoding])
+        self.prefilling_ids = frozenset(slot.job.id for slot in prefilling)
+        return decoding + prefilling
+
+    def _fill_prefill(self, slots: list[Slot]) -> list[Slot]:
+        """Add prompt chunks: the oldest slot gets at least half of the room, the shortest remainders the rest."""
+        if not slots:
+            return []
+        is_shared = self._batch.count > 0
+        params = self._params
+        room = params.shared_prefill_chunk_tokens if is_shared else params.prefill_chunk_tokens
+        oldest = slots[0]
+        shares = {id(oldest): min(oldest.pending, max(1, room // 2))}
+        room -= shares[id(oldest)]
+        for slot in sorted(slots, key=lambda slot: slot.pending):
+            extra = min(slot.pending - shares.get(id(slot), 0), room)
+            if extra > 0:
+                shares[id(slot)] = shares.get(id(slot), 0) + extra
+                room -= extra
+        chosen = [slot for slot in slots if shares.get(id(slot), 0) > 0]
+        for slot in chosen:
+            self._add_chunk(slot, shares[id(slot)])
+        return chosen
+
+    def _add_chunk(self, slot: Slot, count: int) -> None:
+        chunk = slot.tokens[slot.evaluated : slot.evaluated + count]
+        wants_logits = count == slot.pending
+        slot.batch_tokens = count
+        row = self._batch.add_many(chunk, slot.evaluated, slot.sequence, outputs=int(wants_logits))
+        slot.output_row = row if wants_logits else -1
+        slot.batch_index = self._batch.count - 1
+
+    def _decode(self, in_batch: list[Slot]) -> int:
+        self._context.clear_abort()
+        if any(self._is_cancelled(slot.job.id) for slot in in_batch):
+            return _ABORTED
+        outcome = self._context.decode(self._batch)
+        while outcome == _NO_ROOM and self._cache.evict_one():
+            outcome = self._context.decode(self._batch)
+        self.counters.steps += 1
+        if outcome == _NO_ROOM:
+            self._end_for_room(in_batch)
+        elif outcome < _DONE or outcome > _ABORTED:
+            raise EngineCrashedError(f"llama.cpp failed to evaluate a batch (code {outcome})")
+        return outcome
+
+    def _end_for_room(self, in_batch: list[Slot]) -> None:
+        """No cell is left although nothing is kept: the slot that holds most ends, the others go on."""
+        largest = max(in_batch, key=lambda slot: slot.evaluated)
+        self._rewind(in_batch)
+        largest.finish("length")
+
+    def _rewind(self, in_batch: list[Slot]) -> None:
+        for slot in in_batch:
+            if self._can_rewind:
+                self._context.truncate(slot.sequence, slot.evaluated)
+            else:
+                self._context.remove(slot.sequence)
+                slot.evaluated = slot.cached = 0
+
+    def _after_pass(self, in_batch: list[Slot]) -> None:
+        logits = self._context.logits(self._batch.output_count) if self._batch.output_count else None
+        for slot in in_batch:
+            slot.evaluated += slot.batch_tokens
+            if not slot.is_generating:
+                self.counters.prefilled_tokens += slot.batch_tokens
+                slot.report_prefill()
+            if slot.output_row < 0 or logits is None:
+                continue
+            slot.forward_passes += int(slot.is_generating)
+            self.counters.decoded_tokens += 1
+            self._choose(slot, logits)
+
+    def _choose(self, slot: Slot, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
+        forced = slot.take_forced()
+        if forced is None:
+            token = slot.sampler.choose(self._context, logits[slot.output_row], slot.batch_index)
+        else:
+            token = forced
+            slot.sampler.accept(token)
+        slot.push_token(token)
+
+    def _retire(self) -> None:
+        if not any(slot.is_finished for slot in self._slots):
+            return
+        for slot in self._slots:
+            if slot.is_finished:
+                slot.sampler.close()
+                self._cache.keep(slot.sequence, slot.job.request.owner, slot.tokens[: slot.evaluated])
+        self._slots = [slot for slot in self._slots if not slot.is_finished]
+
+
+def _most_cells(job: Job) -> int:
+    return len(job.prompt) + job.room_tokens
+
+
+def _complete_unstarted(job: Job) -> None:
+    waited_s = perf_counter() - job.arrived_s
+    job.emit(
+        Completed(
+            finish_reason="cancelled",
+            usage=Usage(input_tokens=len(job.prompt)),
+            timings=Timings(queue_s=waited_s, total_s=waited_s),
+            model=ModelIdentity(provider="llama_cpp", name=job.request.model),
+        )
+    )

@@ -1,0 +1,270 @@
+"""The worker process: owns one model, reads commands from a private socket, runs the scheduler, writes reports.
+
+Two threads: the main one owns the native context and everything of the model; the other reads the socket, so that
+a cancel is seen during a forward pass. When the parent is gone the socket closes and the process ends at once.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import sys
+import threading
+from contextlib import suppress
+from time import monotonic, perf_counter
+
+import psutil
+
+from appliance.core.errors import ApplianceError, EngineCrashedError, InternalError, StorageError
+from appliance.core.events import Failed, StreamEvent
+from appliance.engine import protocol
+from appliance.engine.loader import LoadedModel, load
+from appliance.engine.params import EngineParams, EngineStats
+from appliance.engine.protocol import (
+    AskStats,
+    Cancel,
+    Close,
+    Command,
+    CommandFailed,
+    Count,
+    Done,
+    Emitted,
+    ForgetOwner,
+    Load,
+    LoadFailed,
+    Loading,
+    Ready,
+    Report,
+    SavePrefixes,
+    StatsReply,
+    Submit,
+    Tokenize,
+    TokensReply,
+)
+from appliance.engine.scheduler import Scheduler
+
+_IDLE_BEFORE_SAVE_S = 2.0
+_SAVE_RETRY_S = 60.0
+_COMMAND_LIMIT = 65536
+
+
+class Connection:
+    """The worker's end of the socket. Reports are collected and written together, once a step."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._reader = sock.makefile("rb")
+        self._outgoing = bytearray()
+
+    def read(self) -> Command | None:
+        """Wait for the next command; None when the parent is gone."""
+        header = self._reader.read(protocol.HEADER.size)
+        if len(header) < protocol.HEADER.size:
+            return None
+        (length,) = protocol.HEADER.unpack(header)
+        payload = self._reader.read(length)
+        return protocol.decode_command(payload) if len(payload) == length else None
+
+    def collect(self, report: Report) -> None:
+        """Add a report to what is written next."""
+        self._outgoing += protocol.encode_report(report)
+
+    def flush(self) -> None:
+        """Write what was collected."""
+        if self._outgoing:
+            self._socket.sendall(self._outgoing)
+            self._outgoing.clear()
+
+    def send(self, report: Report) -> None:
+        """Write a report now."""
+        self.collect(report)
+        self.flush()
+
+
+class Worker:
+    """Runs commands on one loaded model."""
+
+    def __init__(self, connection: Connection, loaded: LoadedModel) -> None:
+        self._connection = connection
+        self._loaded = loaded
+        self._commands: queue.Queue[Command] = queue.Queue(maxsize=_COMMAND_LIMIT)
+        self._cancelled: set[int] = set()
+        self._running_ids: set[int] = set()
+        self._is_closing = False
+        self._save_after_s = 0.0
+        self._scheduler = Scheduler(
+            loaded.context,
+            loaded.model.vocabulary,
+            loaded.cache,
+            loaded.params,
+            can_rewind=loaded.model.can_rewind,
+            is_cancelled=self._cancelled.__contains__,
+        )
+
+    def run(self) -> None:
+        """Serve until told to close or the parent is gone."""
+        threading.Thread(target=self._read_commands, name="commands", daemon=True).start()
+        while not self._is_closing:
+            self._take_commands()
+            if not self._scheduler.is_idle:
+                self._scheduler.step()
+            self._connection.flush()
+        self._scheduler.fail_all(EngineCrashedError("the engine was closed"))
+        self._connection.flush()
+        with suppress(OSError):
+            while self._loaded.cache.save_one():
+                pass
+
+    def _read_commands(self) -> None:
+        while (command := self._connection.read()) is not None:
+            if isinstance(command, Cancel):
+                self._cancel(command.id)
+            else:
+                self._commands.put(command)
+        os._exit(0)  # the parent is gone; nothing may outlive it
+
+    def _cancel(self, job_id: int) -> None:
+        self._cancelled.add(job_id)
+        if job_id in self._scheduler.prefilling_ids:
+            self._loaded.context.abort()
+
+    def _take_commands(self) -> None:
+        """Carry out what is queued; when idle, wait for more and use the pause to save prefixes."""
+        if self._scheduler.is_idle:
+            self._cancelled.clear()
+            with suppress(queue.Empty):
+                self._carry_out(self._commands.get(timeout=self._idle_wait_s()))
+        while not self._is_closing:
+            try:
+                self._carry_out(self._commands.get_nowait())
+            except queue.Empty:
+                return
+
+    def _idle_wait_s(self) -> float | None:
+        if self._save_after_s == 0.0:
+            return None
+        remaining_s = self._save_after_s - monotonic()
+        if remaining_s > 0:
+            return remaining_s
+        try:
+            has_more = self._loaded.cache.save_one()
+            self._save_after_s = monotonic() if has_more else 0.0
+        except OSError as exc:
+            print(f"a KV prefix could not be saved: {exc}", file=sys.stderr, flush=True)
+            self._save_after_s = monotonic() + _SAVE_RETRY_S
+        return 0.0 if self._save_after_s else None
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Submit():
+                self._submit(command)
+            case Close():
+                self._is_closing = True
+            case Count() | Tokenize() | AskStats() | SavePrefixes() | ForgetOwner():
+                self._answer(command)
+            case Load() | Cancel():
+                pass
+
+    def _submit(self, command: Submit) -> None:
+        job_id = command.id
+        arrived_s = perf_counter()
+
+        def emit(event: StreamEvent) -> None:
+            self._connection.collect(Emitted(id=job_id, at_s=monotonic(), event=event))
+
+        self._save_after_s = monotonic() + _IDLE_BEFORE_SAVE_S
+        try:
+            self._scheduler.submit(self._loaded.prepare(job_id, command.request, emit, arrived_s))
+        except ApplianceError as error:
+            emit(Failed(failure=error.to_failure()))
+        except Exception as exc:  # one request's fault must not end the others
+            emit(Failed(failure=InternalError(f"the engine failed on this request: {exc!r}").to_failure()))
+
+    def _answer(self, command: Count | Tokenize | AskStats | SavePrefixes | ForgetOwner) -> None:
+        try:
+            self._connection.collect(self._reply(command))
+        except ApplianceError as error:
+            self._connection.collect(CommandFailed(id=command.id, failure=error.to_failure()))
+
+    def _reply(self, command: Count | Tokenize | AskStats | SavePrefixes | ForgetOwner) -> Report:
+        match command:
+            case Count():
+                tokens, _ = self._loaded.prompt_tokens(command.request)
+                return TokensReply(id=command.id, tokens=tokens)
+            case Tokenize():
+                return TokensReply(id=command.id, tokens=self._loaded.model.vocabulary.tokenize(command.text))
+            case AskStats():
+                return StatsReply(id=command.id, stats=self._stats())
+            case SavePrefixes():
+                self._save_all()
+                return Done(id=command.id)
+            case ForgetOwner():
+                self._loaded.cache.forget(command.owner)
+                return Done(id=command.id)
+
+    def _save_all(self) -> None:
+        try:
+            while self._loaded.cache.save_one():
+                pass
+        except OSError as exc:
+            raise StorageError(f"KV prefixes cannot be saved: {exc}") from exc
+
+    def _stats(self) -> EngineStats:
+        loaded = self._loaded
+        return EngineStats(
+            running=self._scheduler.running,
+            waiting=self._scheduler.waiting,
+            kept_sequences=loaded.cache.kept_count,
+            kept_tokens=loaded.cache.kept_tokens,
+            saved_prefixes=loaded.store.count if loaded.store else 0,
+            saved_bytes=loaded.store.size_bytes if loaded.store else 0,
+            steps=self._scheduler.counters.steps,
+            prefilled_tokens=self._scheduler.counters.prefilled_tokens,
+            decoded_tokens=self._scheduler.counters.decoded_tokens,
+            resident_bytes=psutil.Process().memory_info().rss,
+            peak_resident_bytes=_peak_resident_bytes(),
+        )
+
+
+def _peak_resident_bytes() -> int:
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _prefer_as_victim() -> None:
+    """Ask Linux to end this process rather than the parent when memory runs out."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("500")
+
+
+def _load(connection: Connection, params: EngineParams) -> LoadedModel | None:
+    def report(fraction: float) -> None:
+        connection.send(Loading(fraction=fraction))
+
+    try:
+        return load(params, report)
+    except ApplianceError as error:
+        connection.send(LoadFailed(failure=error.to_failure()))
+        return None
+
+
+def main() -> None:
+    """Serve the socket whose descriptor is the first argument."""
+    _prefer_as_victim()
+    connection = Connection(socket.socket(fileno=int(sys.argv[1])))
+    first = connection.read()
+    if not isinstance(first, Load):
+        return
+    loaded = _load(connection, first.params)
+    if loaded is None:
+        return
+    connection.send(Ready(info=loaded.info))
+    Worker(connection, loaded).run()
+    os._exit(0)  # skip native destructors: everything that must last is on disk
+
+
+if __name__ == "__main__":
+    main()
