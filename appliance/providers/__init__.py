@@ -1,0 +1,1 @@
+"""Adapters to what runs models; each satisfies `appliance.core.ports.Provider`."""
