@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -109,7 +109,7 @@ class Engine:
             await self._wait_out_deaths()
             return await self._launch()
 
-    async def stream(self, request: GenerateRequest) -> AsyncIterator[StreamEvent]:
+    async def stream(self, request: GenerateRequest) -> AsyncGenerator[StreamEvent]:
         """Answer a request; ends with one `Completed` or `Failed`. Closing the iterator cancels the request."""
         job_id = self._next_id()
         try:
