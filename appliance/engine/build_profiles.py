@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from appliance.core.errors import ConfigError
 from appliance.engine.processor import Processor
@@ -20,6 +20,7 @@ BACKEND_VARIABLE = "APPLIANCE_BACKEND"
 _REPAIR_AMX = "-fno-tree-dse -fno-dse"
 _WITHOUT_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 _X86_FEATURES = ("AVX", "AVX2", "BMI2", "FMA", "F16C")
+_BUILD_VARIABLES = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS")
 _X86_FLAGS_OF_AVX2 = frozenset({"avx2", "fma", "f16c", "bmi2"})
 
 
@@ -57,9 +58,8 @@ def parse_backend(environment: Mapping[str, str]) -> Backend:
         ConfigError: it is not one of the known backends.
     """
     stated = environment.get(BACKEND_VARIABLE, "").strip().lower() or "cpu"
-    for backend in get_args(Backend):
-        if stated == backend:
-            return backend
+    if stated in get_args(Backend):
+        return cast("Backend", stated)
     raise ConfigError(
         f"{BACKEND_VARIABLE} is {stated!r}; one of {', '.join(get_args(Backend))} is expected",
         hint=f"unset {BACKEND_VARIABLE} for a build that runs on the processor",
@@ -98,7 +98,7 @@ def build_key(
         "flags": (profile.c_flags, profile.cxx_flags),
         "processor": (processor.system, processor.architecture, sorted(processor.features)),
         "compiler": compiler.version,
-        "own_flags": {name: environment.get(name, "") for name in ("CFLAGS", "CXXFLAGS", "CMAKE_ARGS")},
+        "own_flags": {name: environment.get(name, "") for name in _BUILD_VARIABLES},
         "python": python_tag,
     }
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -81,9 +81,7 @@ def _from_sysctl(architecture: str) -> Processor:
 def _sysctl(name: str, *, by_name: bool = False) -> str:
     command = ["sysctl", name] if by_name else ["sysctl", "-n", name]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SYSCTL_TIMEOUT_S, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SYSCTL_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
