@@ -22,7 +22,7 @@ from appliance.core.requests import SamplingParams
 Scalar = str | int | float | bool | Path
 SourceKind = Literal["flag", "environment", "file", "default"]
 FlashAttention = Literal["auto", "on", "off"]
-KvType = Literal["f16", "q8_0"]
+KvType = Literal["f16", "q8_0", "q4_0"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 ENVIRONMENT_PREFIX = "APPLIANCE_"
@@ -74,9 +74,14 @@ class Settings:
     min_p: float
     max_tokens: int
     log_level: LogLevel
+    script: Path | None
     config_file: Path
     resolved: tuple[ResolvedSetting, ...]
     unread_environment: tuple[str, ...]
+
+    def source_of(self, name: str) -> SourceKind:
+        """Return where a setting's value came from."""
+        return next(setting.source for setting in self.resolved if setting.name == name)
 
     def default_sampling(self) -> SamplingParams:
         """Return the sampling of a request that states none."""
@@ -165,6 +170,7 @@ def _read_all(reader: _Reader, folders: _Folders, path: Path) -> Settings:
             "max_tokens", 0, 0, 1 << 24, "longest answer; 0 is what the context window leaves"
         ),
         log_level=reader.choice("log_level", "warning", get_args(LogLevel), "least level that is logged"),
+        script=reader.optional_path("script", "file of scripted models, for demonstrations and tests"),
         config_file=path,
         resolved=reader.resolved(),
         unread_environment=reader.unread_environment(),
@@ -276,17 +282,19 @@ class _Reader:
         self._resolved: dict[str, ResolvedSetting] = {}
 
     def folder(self, name: str, default: Path, description: str, *, variable: str = "") -> Path:
-        def parse(value: object) -> Path:
-            if isinstance(value, Path):
-                return value
-            if not isinstance(value, str) or not value.strip() or "\0" in value:
-                raise ValueError("a path is expected")
-            path = _expand_home(value, self._home)
-            if not path.is_absolute():
-                raise ValueError("an absolute path is expected")
-            return path
+        return self._read(name, default, self._parse_path, description, variable)
 
-        return self._read(name, default, parse, description, variable)
+    def optional_path(self, name: str, description: str) -> Path | None:
+        text = self._read(name, "", lambda value: str(self._parse_path(value)), description)
+        return Path(text) if text else None
+
+    def _parse_path(self, value: object) -> Path:
+        if not isinstance(value, str | Path) or not str(value).strip() or "\0" in str(value):
+            raise ValueError("a path is expected")
+        path = _expand_home(str(value), self._home)
+        if not path.is_absolute():
+            raise ValueError("an absolute path is expected")
+        return path
 
     def text(self, name: str, default: str, description: str) -> str:
         def parse(value: object) -> str:

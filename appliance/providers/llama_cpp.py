@@ -46,7 +46,7 @@ class EngineHandle(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalModel:
+class ServedModel:
     """A model whose weights are here. `context_window` is what it will be loaded with."""
 
     name: str
@@ -56,7 +56,7 @@ class LocalModel:
     open_engine: Callable[[OnLoadProgress], EngineHandle]
 
 
-Resolve = Callable[[str], LocalModel]
+Resolve = Callable[[str], ServedModel]
 """Finds a model by the name a user wrote, or raises ModelNotFoundError."""
 
 
@@ -71,7 +71,7 @@ class LlamaCppProvider:
         self._max_loaded_models = max_loaded_models
         self._keep_alive_s = keep_alive_s
         self._loaded: dict[str, _LoadedModel] = {}
-        self._resolved: dict[str, LocalModel] = {}
+        self._resolved: dict[str, ServedModel] = {}
         self._lock = asyncio.Lock()
         self._unloads: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -155,7 +155,7 @@ class LlamaCppProvider:
             ),
         )
 
-    async def _find(self, name: str) -> LocalModel:
+    async def _find(self, name: str) -> ServedModel:
         """Resolve a name; while its model is loaded that needs no look at the disk."""
         known = self._resolved.get(name)
         if known is not None and known.name in self._loaded:
@@ -165,7 +165,7 @@ class LlamaCppProvider:
         self._resolved[name] = await asyncio.to_thread(self._resolve, name)
         return self._resolved[name]
 
-    async def _acquire(self, model: LocalModel) -> _LoadedModel:
+    async def _acquire(self, model: ServedModel) -> _LoadedModel:
         async with self._lock:
             if self._is_closed:
                 raise ProviderUnavailableError("the models of this machine are being unloaded")
@@ -211,7 +211,7 @@ class LlamaCppProvider:
 class _LoadedModel:
     """An engine, who uses it, and how far its loading is."""
 
-    def __init__(self, model: LocalModel) -> None:
+    def __init__(self, model: ServedModel) -> None:
         self.model = model
         self.users = 0
         self.last_used_s = 0.0
@@ -265,7 +265,7 @@ def _retrieve(loading: asyncio.Task[object]) -> None:
         loading.exception()
 
 
-def _capabilities_of(model: LocalModel) -> ProviderCapabilities:
+def _capabilities_of(model: ServedModel) -> ProviderCapabilities:
     return ProviderCapabilities(
         capabilities=model.capabilities & SERVED,
         context_window=model.context_window,

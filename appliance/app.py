@@ -1,0 +1,55 @@
+"""The composition root: settings in, a wired appliance out. The only place that builds collaborators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from appliance.config import Settings
+from appliance.core.clock import SystemClock
+from appliance.core.ports import Clock, Provider
+from appliance.gateway import Gateway
+from appliance.providers.local_models import resolver_of
+from appliance.providers.llama_cpp import LlamaCppProvider
+from appliance.providers.script import ScriptedModel
+from appliance.providers.script_file import read_script_file
+from appliance.providers.scripted import ScriptedProvider
+
+DEMONSTRATION = ScriptedModel(name="scripted:echo")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appliance:
+    """Everything a front end needs. Use it as an async context, so that models are unloaded at the end."""
+
+    settings: Settings
+    gateway: Gateway
+    clock: Clock
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.gateway.close()
+
+
+def build_appliance(settings: Settings, *, clock: Clock | None = None) -> Appliance:
+    """Wire an appliance. Nothing is loaded yet: a model is when it is first asked."""
+    used_clock = clock or SystemClock()
+    scripts = read_script_file(settings.script) if settings.script else []
+    providers: list[Provider] = [
+        ScriptedProvider([DEMONSTRATION, *scripts], used_clock),
+        LlamaCppProvider(
+            resolver_of(settings),
+            used_clock,
+            max_loaded_models=settings.max_loaded_models,
+            keep_alive_s=settings.keep_alive_s,
+        ),
+    ]
+    return Appliance(settings=settings, gateway=Gateway(providers, used_clock), clock=used_clock)
