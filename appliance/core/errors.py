@@ -14,7 +14,8 @@
     ├── ProviderUnavailableError       nothing can serve the request now
     │   ├── NotEnoughMemoryError       the model does not fit; says what would
     │   ├── SourceUnavailableError     weights cannot be fetched from any source
-    │   └── StorageError               disk full, no permission, store locked
+    │   ├── StorageError               disk full, no permission, store locked
+    │   └── EngineBuildError           the native engine cannot be compiled, or no build passes its self-test
     ├── PolicyRejectionError           a rule in code forbids it
     ├── MalformedOutputError           the model's output failed validation; keeps the raw text
     ├── CancelledRequestError          the caller cancelled
@@ -184,6 +185,12 @@ class SourceUnavailableError(ProviderUnavailableError):
 
 class StorageError(ProviderUnavailableError):
     """The disk is full, the path cannot be written, or another process holds the store."""
+
+    retryable = False
+
+
+class EngineBuildError(ProviderUnavailableError):
+    """The native engine cannot be compiled here, or no build of it passes its self-test."""
 
     retryable = False
 
