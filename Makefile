@@ -6,7 +6,7 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMPS := $(VENV)/.stamps
-PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --no-input --no-deps
+PIP_INSTALL := $(PY) -m pip install --quiet --quiet --disable-pip-version-check --no-input --no-deps
 PYTEST_ARGS ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
 UV_COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
@@ -82,7 +82,7 @@ $(STAMPS)/venv:
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/runtime: requirements/runtime.txt $(STAMPS)/venv
-	@echo "installing locked requirements"
+	@echo "installing locked requirements (about a minute)"
 	@$(PIP_INSTALL) --require-hashes -r $<
 	@touch $@
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
-from appliance.core.errors import ApplianceError, EngineBuildError, ModelNotFoundError
+from appliance.core.errors import ApplianceError, EngineBuildError
 from appliance.engine.build_fallback import BuildOutcome, Say, install_first_working
 from appliance.engine.build_profiles import (
     Backend,
@@ -50,6 +50,8 @@ from appliance.engine.build_wheel import (
 )
 from appliance.engine.processor import Processor, detect_processor
 from appliance.engine.selftest import SelfTestReport, run_self_test
+
+STARTER_MODEL = "smollm2:135m-instruct-q4_1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +149,7 @@ def ensure_engine(
     facts = MachineFacts(
         processor=processor, compiler=find_compiler(environment), backend=backend, environment=environment
     )
-    steps = _real_steps(facts, model_path or _starter_weights(), say, stream)
+    steps = _real_steps(facts, model_path, say, stream)
     started_s = time.perf_counter()
     outcome = install_first_working(choose_profiles(processor, facts.compiler, backend), steps, say)
     _record(facts, outcome)
@@ -170,7 +172,7 @@ def _is_current(build: InstalledBuild | None, backend: Backend, processor: Proce
     )
 
 
-def _real_steps(facts: MachineFacts, model_path: Path, say: Say, stream: TextIO) -> RealSteps:
+def _real_steps(facts: MachineFacts, model_path: Path | None, say: Say, stream: TextIO) -> RealSteps:
     from appliance.config import load_settings
 
     settings = load_settings(environ=facts.environment)
@@ -183,11 +185,20 @@ def _real_steps(facts: MachineFacts, model_path: Path, say: Say, stream: TextIO)
         stream=stream,
         environment=facts.environment,
     )
-    return RealSteps(facts=facts, cache_folder=folder, model_path=model_path, builder=builder, say=say)
+    weights = model_path or starter_weights(settings.models_dir)
+    return RealSteps(facts=facts, cache_folder=folder, model_path=weights, builder=builder, say=say)
 
 
-def _starter_weights() -> Path:
-    raise ModelNotFoundError("name the weights to test with: --model PATH")
+def starter_weights(models_dir: Path) -> Path:
+    """Find the smallest model that every installation has.
+
+    Raises:
+        ModelNotFoundError: it was not fetched yet.
+    """
+    from appliance.catalog.catalog import Catalog
+    from appliance.catalog.store import ModelStore
+
+    return Catalog(ModelStore(models_dir)).local(STARTER_MODEL).path
 
 
 def _record(facts: MachineFacts, outcome: BuildOutcome) -> None:
