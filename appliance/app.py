@@ -10,8 +10,8 @@ from appliance.config import Settings
 from appliance.core.clock import SystemClock
 from appliance.core.ports import Clock, Provider
 from appliance.gateway import Gateway
-from appliance.providers.local_models import resolver_of
 from appliance.providers.llama_cpp import LlamaCppProvider
+from appliance.providers.local_models import resolver_of
 from appliance.providers.script import ScriptedModel
 from appliance.providers.script_file import read_script_file
 from appliance.providers.scripted import ScriptedProvider

@@ -12,19 +12,22 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 
 import click
 
 from appliance import __version__
+from appliance.cli.exit_codes import (
+    EXIT_BROKEN_PIPE,
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+)
 from appliance.cli.invocation import Invocation
 from appliance.core.errors import ApplianceError, ConfigError
-
-EXIT_OK = 0
-EXIT_FAILURE = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141
+from appliance.core.terminal_text import clean_for_terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +110,34 @@ def _parse_setting_flags(
 @click.pass_context
 def appliance_command(
     ctx: click.Context, *, flags: dict[str, str], config_file: Path | None, is_debug: bool
-) -> None:
+) -> object:
     """Open-weight models on your own machine, and answers you can check."""
     ctx.obj = Invocation(flags=flags, config_file=config_file, is_debug=is_debug)
-    if ctx.invoked_subcommand is None:
-        _open_default_screen(ctx)
+    return _open_default_screen(ctx) if ctx.invoked_subcommand is None else EXIT_OK
 
 
-def _open_default_screen(ctx: click.Context) -> None:
+def _open_default_screen(ctx: click.Context) -> object:
     if sys.stdin.isatty() and sys.stdout.isatty():
         from appliance.cli.chat import chat_command
 
-        ctx.invoke(chat_command)
-        return
+        return ctx.invoke(chat_command)
     click.echo("In a terminal this opens a chat with the model; standard input or output is not one here.")
     click.echo('To ask once:           appliance ask "why is the sky blue?"')
     click.echo('With a text piped in:  cat report.txt | appliance ask "summarise this"')
     click.echo("Every command:         appliance --help")
+    return EXIT_OK
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; report failures on standard error and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in given
+    _write_utf8()
     code = _exit_code(
         lambda: appliance_command.main(given, prog_name="appliance", standalone_mode=False),
         is_debug=is_debug,
     )
-    return _flushed(code)
+    return _flushed(code, is_debug=is_debug)
 
 
 def _exit_code(command: Callable[[], object], *, is_debug: bool) -> int:
@@ -150,9 +153,9 @@ def _exit_code(command: Callable[[], object], *, is_debug: bool) -> int:
     except ApplianceError as exc:
         _report(exc.message, exc.hint, is_debug=is_debug)
         return EXIT_USAGE if isinstance(exc, ConfigError) else EXIT_FAILURE
+    except OSError as exc:
+        return _code_of_os_error(exc, is_debug=is_debug)
     except Exception as exc:  # noqa: BLE001  the process boundary
-        if isinstance(exc, OSError) and exc.errno == errno.EPIPE:
-            return EXIT_BROKEN_PIPE
         _report(f"{type(exc).__name__}: {exc}", _BUG_HINT, is_debug=is_debug)
         return EXIT_FAILURE
     return outcome if isinstance(outcome, int) else EXIT_OK
@@ -166,16 +169,34 @@ def _report(message: str, hint: str, *, is_debug: bool) -> None:
         import traceback
 
         traceback.print_exc()
-    click.echo(f"error: {message}", err=True)
+    click.echo(clean_for_terminal(f"error: {message}"), err=True)
     if hint:
-        click.echo(f"hint: {hint}", err=True)
+        click.echo(clean_for_terminal(f"hint: {hint}"), err=True)
 
 
-def _flushed(code: int) -> int:
+def _flushed(code: int, *, is_debug: bool) -> int:
     """Flush standard output here, where a reader that went away is no error worth a traceback."""
     try:
         sys.stdout.flush()
-    except OSError:
+    except OSError as exc:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return code or EXIT_BROKEN_PIPE
+        return code or _code_of_os_error(exc, is_debug=is_debug)
     return code
+
+
+def _code_of_os_error(error: OSError, *, is_debug: bool) -> int:
+    if error.errno == errno.EPIPE:
+        return EXIT_BROKEN_PIPE
+    place = f"{error.filename}: " if error.filename else ""
+    _report(f"{place}{error.strerror or error}", "", is_debug=is_debug)
+    return EXIT_FAILURE
+
+
+def _write_utf8() -> None:
+    """Write UTF-8 to files and pipes whatever the locale says; a terminal shows `?` for what it lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            if stream.isatty():
+                stream.reconfigure(errors="replace")
+            else:
+                stream.reconfigure(encoding="utf-8", errors="surrogateescape")

@@ -80,6 +80,10 @@ class AnswerInProgress:
             case _:
                 assert_never(event)
 
+    def partial(self) -> AssistantMessage:
+        """Return text and thinking so far; unfinished tool calls are left out."""
+        return AssistantMessage(text=self.text, reasoning=self.reasoning)
+
     def message(self) -> AssistantMessage:
         """Return what has been written so far.
 
@@ -124,7 +128,7 @@ class AnswerInProgress:
         )
 
     def _failure(self, failure: Failure) -> GenerateFailure:
-        partial = AssistantMessage(text=self.text, reasoning=self.reasoning)
+        partial = self.partial()
         if self._terminal is None:
             return GenerateFailure(failure=failure, partial=partial, usage=self._usage)
         return GenerateFailure(

@@ -36,6 +36,14 @@ class Provider(Protocol):
         """Answer a request as a stream of events."""
         ...
 
+    async def load(self, model: str) -> None:
+        """Make a model ready, so that the next request need not wait for it.
+
+        Raises:
+            ApplianceError: the model is not known or cannot be loaded.
+        """
+        ...
+
     async def count_tokens(self, request: GenerateRequest) -> int:
         """Count the prompt tokens of a request, the chat template's own included.
 

@@ -47,6 +47,15 @@ class Gateway:
                 answer.add(event)
         return answer.result()
 
+    async def load(self, model: str) -> None:
+        """Make a model ready, so that the next request need not wait for it.
+
+        Raises:
+            ApplianceError: no provider knows the model, or it cannot be loaded.
+        """
+        provider, _ = await self._route(model)
+        await provider.load(model)
+
     async def count_tokens(self, request: GenerateRequest) -> int:
         """Count the prompt tokens of a request as its model would see it.
 

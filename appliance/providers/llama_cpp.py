@@ -89,6 +89,14 @@ class LlamaCppProvider:
         """
         return _capabilities_of(await self._find(model))
 
+    async def load(self, model: str) -> None:
+        """Load a model unless it is loaded."""
+        loaded = await self._acquire(await self._find(model))
+        try:
+            await loaded.load()
+        finally:
+            self._release(loaded)
+
     async def count_tokens(self, request: GenerateRequest) -> int:
         """Count the prompt's tokens; loads the model if needed."""
         loaded = await self._acquire(await self._find(request.model))

@@ -55,6 +55,13 @@ class ScriptedProvider:
             placement="this_process",
         )
 
+    async def load(self, model: str) -> None:
+        """Let the script's loading time pass, once."""
+        scripted = self._model(model)
+        if model not in self._loaded:
+            self._loaded.add(model)
+            await self._pause(scripted.load_s)
+
     async def count_tokens(self, request: GenerateRequest) -> int:
         """Count the prompt's tokens by the rule of `tokens_of`."""
         self._model(request.model)

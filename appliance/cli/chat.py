@@ -1,0 +1,153 @@
+"""`appliance chat`: a conversation line by line, as plain text that pipes and screen readers follow."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from appliance.cli.answering import answer_on_screen
+from appliance.cli.chat_commands import run_command
+from appliance.cli.chat_input import keep_history, read_message, read_piped_line, read_terminal_line
+from appliance.cli.chat_session import ChatSession
+from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_OK
+from appliance.cli.generation import GenerationFlags, generation_options, sampling_of, setting_flags
+from appliance.cli.invocation import Invocation
+from appliance.cli.loop_thread import LoopThread
+from appliance.cli.screen import AnswerScreen, stats_line
+from appliance.core.errors import ApplianceError
+from appliance.core.results import GenerateFailure
+from appliance.core.terminal_text import clean_for_terminal
+
+if TYPE_CHECKING:
+    from appliance.app import Appliance
+    from appliance.config import Settings
+
+
+@click.command("chat")
+@generation_options
+@click.pass_obj
+def chat_command(invocation: Invocation, **flags: Unpack[GenerationFlags]) -> int:
+    """Talk with a model, line by line.
+
+    Each line is a message; the answer streams to standard output. /help lists the commands. A line
+    that ends with \\ goes on in the next, and a text between two \"\"\" may have many lines. Ctrl+C stops
+    an answer and keeps what was written, Ctrl+D leaves. When lines are piped in, the exit code is 1 if
+    any failed.
+    """
+    settings = invocation.settings(setting_flags(flags))
+    session = ChatSession(
+        model=settings.model,
+        system=flags["system"] or "",
+        sampling=sampling_of(settings.default_sampling(), **flags),
+    )
+    with LoopThread() as loop:
+        appliance = loop.run(_build(settings))
+        try:
+            return _Chat(appliance, loop, session, flags).talk()
+        finally:
+            loop.run(appliance.gateway.close())
+
+
+async def _build(settings: Settings) -> Appliance:
+    from appliance.app import build_appliance
+
+    return build_appliance(settings)
+
+
+class _Chat:
+    """The loop of reading a message and showing its answer."""
+
+    def __init__(
+        self, appliance: Appliance, loop: LoopThread, session: ChatSession, flags: GenerationFlags
+    ) -> None:
+        self._appliance = appliance
+        self._loop = loop
+        self._session = session
+        self._shows_stats = flags["shows_stats"]
+        self._screen = AnswerScreen(shows_reasoning=flags["shows_reasoning"], ends_line=True)
+        self._is_terminal = sys.stdin.isatty()
+        self._read_line = read_terminal_line if self._is_terminal else read_piped_line
+        self._has_failed = False
+
+    def talk(self) -> int:
+        """Answer until the input ends; return the exit code."""
+        self._check_model(self._session.model)
+        if not self._is_terminal:
+            self._talk_until_end()
+            return EXIT_FAILURE if self._has_failed else EXIT_OK
+        save_history = keep_history(self._appliance.settings.state_dir / "chat_history")
+        self._show(f"{self._session.model} · /help lists commands · Ctrl+D leaves")
+        self._loop.start(self._appliance.gateway.load(self._session.model))
+        try:
+            self._talk_until_end()
+        finally:
+            save_history()
+        return EXIT_OK
+
+    def _talk_until_end(self) -> None:
+        while True:
+            try:
+                message = read_message(self._read_line)
+            except EOFError:
+                self._leave()
+                return
+            except KeyboardInterrupt:
+                self._show("\nCtrl+D or /exit leaves")
+                continue
+            except ApplianceError as exc:
+                self._fail(exc)
+                continue
+            if message.strip() in ("/exit", "/quit", "/bye"):
+                return
+            self._respond(message)
+
+    def _leave(self) -> None:
+        if self._is_terminal:
+            self._show("")
+
+    def _respond(self, message: str) -> None:
+        stripped = message.strip()
+        try:
+            if not stripped:
+                return
+            if stripped == "/retry":
+                self._answer(self._session.take_back())
+            elif stripped.startswith("/") and not stripped.startswith("//"):
+                self._show(run_command(self._session, stripped, self._check_model))
+            else:
+                self._answer(stripped.removeprefix("/") if stripped.startswith("//") else message)
+        except ApplianceError as exc:
+            self._fail(exc)
+        except KeyboardInterrupt:
+            self._show("interrupted")
+
+    def _answer(self, question: str) -> None:
+        request = self._session.request(question)
+        shown = self._loop.run(answer_on_screen(self._appliance.gateway, request, self._screen))
+        self._session.take(shown)
+        result = shown.result
+        if shown.is_interrupted:
+            self._screen.note("interrupted; /retry asks again")
+        elif isinstance(result, GenerateFailure):
+            self._report(result.failure.message, result.failure.hint)
+        elif result.finish_reason == "length":
+            self._screen.note(f"note: the answer was cut after {result.usage.output_tokens} tokens")
+        if self._shows_stats:
+            self._screen.note(stats_line(result.usage, result.timings))
+
+    def _check_model(self, name: str) -> None:
+        self._loop.run(self._appliance.gateway.capabilities(name))
+
+    def _show(self, text: str) -> None:
+        click.echo(clean_for_terminal(text), err=not self._is_terminal)
+
+    def _fail(self, error: ApplianceError) -> None:
+        self._report(error.message, error.hint)
+
+    def _report(self, message: str, hint: str) -> None:
+        self._has_failed = True
+        self._screen.note(f"error: {message}")
+        if hint:
+            self._screen.note(f"hint: {hint}")
