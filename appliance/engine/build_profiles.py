@@ -37,18 +37,25 @@ class BuildProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiler:
-    """The C++ compiler found: its command and the first line of its version."""
+    """The C++ compiler found: its command, the first line of its version, and which one it is."""
 
     command: str
     version: str
+    family: CompilerFamily
 
-    @property
-    def family(self) -> CompilerFamily:
-        """Which compiler it is; on macOS `c++` and `g++` are clang."""
-        lowered = self.version.lower()
-        if "clang" in lowered:
-            return "clang"
-        return "gcc" if "gcc" in lowered or "g++" in lowered or "free software" in lowered else "other"
+
+def identify_compiler(command: str, version_output: str) -> Compiler:
+    """Read what a compiler says of itself. `c++` and, on macOS, `g++` do not tell by their names.
+
+    gcc names itself after the command it was called by; its copyright line gives it away.
+    """
+    lowered = version_output.lower()
+    family: CompilerFamily = "other"
+    if "clang" in lowered:
+        family = "clang"
+    elif "free software foundation" in lowered:
+        family = "gcc"
+    return Compiler(command=command, version=version_output.partition("\n")[0].strip(), family=family)
 
 
 def parse_backend(environment: Mapping[str, str]) -> Backend:

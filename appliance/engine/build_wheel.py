@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TextIO
 
 from appliance.core.errors import EngineBuildError, StorageError
-from appliance.engine.build_profiles import Backend, BuildProfile, Compiler
+from appliance.engine.build_profiles import Backend, BuildProfile, Compiler, identify_compiler
 from appliance.engine.build_progress import BuildProgress
 
 VERSION = "0.3.36"
@@ -53,9 +53,9 @@ def find_compiler(environment: Mapping[str, str]) -> Compiler:
     """
     stated = environment.get("CXX", "").strip()
     for command in [stated] if stated else _COMPILERS:
-        version = _first_line([*shlex.split(command), "--version"])
-        if version:
-            return Compiler(command=command, version=version)
+        output = _version_output([*shlex.split(command), "--version"])
+        if output:
+            return identify_compiler(command, output)
     raise EngineBuildError(
         f"there is no C++ compiler: CXX names {stated!r}, which does not run" if stated else _NO_COMPILER,
         hint=_COMPILER_HINT,
@@ -82,14 +82,14 @@ def check_backend_tools(backend: Backend) -> None:
         raise EngineBuildError("Metal exists on macOS only", hint="choose another APPLIANCE_BACKEND")
 
 
-def _first_line(command: Sequence[str]) -> str:
+def _version_output(command: Sequence[str]) -> str:
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
