@@ -14,12 +14,13 @@ from appliance.cli.answering import ShownAnswer, answer_on_screen
 from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from appliance.cli.generation import GenerationFlags, generation_options, sampling_of, setting_flags
 from appliance.cli.invocation import Invocation
-from appliance.cli.screen import AnswerScreen, stats_line
+from appliance.cli.screen import AnswerScreen
+from appliance.cli.stats import stats_line
 from appliance.core.errors import InvalidRequestError, error_of
 from appliance.core.events import ModelIdentity
 from appliance.core.messages import Conversation, SystemMessage, UserMessage
 from appliance.core.requests import GenerateRequest
-from appliance.core.results import GenerateFailure, GenerateResult, GenerateSuccess
+from appliance.core.results import GenerateFailure, GenerateSuccess
 
 if TYPE_CHECKING:
     from appliance.config import Settings
@@ -51,9 +52,9 @@ def ask_command(
     screen = AnswerScreen(shows_text=not as_json, shows_reasoning=flags["shows_reasoning"])
     shown = asyncio.run(_ask(settings, request, screen))
     if as_json:
-        click.echo(_json_text(_as_json(shown.result, request.model)))
+        click.echo(_json_text(_as_json(shown, request.model)))
     if flags["shows_stats"]:
-        screen.note(stats_line(shown.result.usage, shown.result.timings))
+        screen.note(stats_line(shown))
     return _close(shown, screen, reports_failure=not as_json)
 
 
@@ -123,10 +124,11 @@ def _json_text(values: dict[str, object]) -> str:
     return json.dumps(values, ensure_ascii=sys.stdout.isatty())
 
 
-def _as_json(result: GenerateResult, model: str) -> dict[str, object]:
+def _as_json(shown: ShownAnswer, model: str) -> dict[str, object]:
+    result = shown.result
     tpot_s = result.timings.tpot_s(result.usage.output_tokens)
     numbers = {
-        "usage": asdict(result.usage),
+        "usage": None if shown.is_interrupted else asdict(result.usage),
         "timings": {**asdict(result.timings), "tpot_s": tpot_s},
     }
     if isinstance(result, GenerateSuccess):

@@ -15,7 +15,8 @@ from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from appliance.cli.generation import GenerationFlags, generation_options, sampling_of, setting_flags
 from appliance.cli.invocation import Invocation
 from appliance.cli.loop_thread import LoopThread
-from appliance.cli.screen import AnswerScreen, stats_line
+from appliance.cli.screen import AnswerScreen
+from appliance.cli.stats import stats_line
 from appliance.core.errors import ApplianceError
 from appliance.core.results import GenerateFailure
 from appliance.core.terminal_text import clean_for_terminal
@@ -135,7 +136,7 @@ class _Chat:
         elif result.finish_reason == "length":
             self._screen.note(f"note: the answer was cut after {result.usage.output_tokens} tokens")
         if self._shows_stats:
-            self._screen.note(stats_line(result.usage, result.timings))
+            self._screen.note(stats_line(shown))
 
     def _check_model(self, name: str) -> None:
         self._loop.run(self._appliance.gateway.capabilities(name))

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from appliance.cli.chat_session import SETTABLE, ChatSession
-from appliance.cli.screen import stats_line
+from appliance.cli.stats import stats_line
 from appliance.core.errors import InvalidRequestError
 
 CheckModel = Callable[[str], None]
@@ -91,9 +91,7 @@ def _shown(value: object) -> str:
 
 
 def _stats(session: ChatSession, _argument: str) -> str:
-    if session.last_result is None:
-        return "nothing was answered yet"
-    return stats_line(session.last_result.usage, session.last_result.timings)
+    return stats_line(session.last_answer) if session.last_answer else "nothing was answered yet"
 
 
 def _save(session: ChatSession, argument: str) -> str:

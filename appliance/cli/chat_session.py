@@ -24,7 +24,7 @@ class ChatSession:
         self.model = model
         self.system = system
         self.sampling = sampling
-        self.last_result: GenerateResult | None = None
+        self.last_answer: ShownAnswer | None = None
         self._turns: list[Message] = []
         self._last_question = ""
         self._is_last_kept = False
@@ -46,7 +46,7 @@ class ChatSession:
 
     def take(self, shown: ShownAnswer) -> None:
         """Keep question and answer; when nothing was written, neither is kept."""
-        self.last_result = shown.result
+        self.last_answer = shown
         answer = _written(shown.result)
         self._is_last_kept = bool(answer.text or answer.reasoning)
         if self._is_last_kept:
@@ -70,7 +70,7 @@ class ChatSession:
         self._turns.clear()
         self._is_last_kept = False
         self._last_question = ""
-        self.last_result = None
+        self.last_answer = None
 
     def set_sampling(self, name: str, text: str) -> None:
         """Change one sampling value; `none` clears it.

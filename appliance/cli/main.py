@@ -150,6 +150,9 @@ def _exit_code(command: Callable[[], object], *, is_debug: bool) -> int:
         return exc.exit_code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except SystemExit as exc:
+        # click exits by itself for a broken pipe, with 1, and for shell completion, with 0.
+        return EXIT_BROKEN_PIPE if exc.code else EXIT_OK
     except ApplianceError as exc:
         _report(exc.message, exc.hint, is_debug=is_debug)
         return EXIT_USAGE if isinstance(exc, ConfigError) else EXIT_FAILURE

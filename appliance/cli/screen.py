@@ -17,7 +17,6 @@ from appliance.core.events import (
     UsageReported,
 )
 from appliance.core.terminal_text import clean_for_terminal
-from appliance.core.usage import Timings, Usage
 
 _ERASE_LINE = "\r\x1b[K"
 _SHOWN_FROM_TOKENS = 512
@@ -122,17 +121,3 @@ class AnswerScreen:
             self._notes.write(_ERASE_LINE + text)
             self._notes.flush()
             self._has_progress = True
-
-
-def stats_line(usage: Usage, timings: Timings) -> str:
-    """Say tokens and times in one line."""
-    cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
-    thinking = f" ({usage.reasoning_tokens} thinking)" if usage.reasoning_tokens else ""
-    parts = [f"{usage.input_tokens} tokens in{cached}", f"{usage.output_tokens} out{thinking}"]
-    if timings.load_s >= 0.05:
-        parts.append(f"loaded in {timings.load_s:.1f} s")
-    if timings.ttft_s:
-        parts.append(f"first after {timings.ttft_s:.2f} s")
-    if tpot_s := timings.tpot_s(usage.output_tokens):
-        parts.append(f"{1 / tpot_s:.1f} tokens/s")
-    return " · ".join([*parts, f"{timings.total_s:.2f} s"])
