@@ -376,4 +376,7 @@ def _worker_environment() -> dict[str, str]:
     )
     environment["GGML_NO_BACKTRACE"] = "1"  # ggml would attach a debugger to itself when it aborts
     environment["HF_HUB_OFFLINE"] = "1"
+    # Threads of OpenMP spin between graph nodes. Without a bound, a core that another program uses makes each of
+    # hundreds of barriers a token wait a whole time slice: a token took 30 times as long on a busy machine.
+    environment.setdefault("GOMP_SPINCOUNT", "10000")
     return environment

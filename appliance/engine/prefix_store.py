@@ -51,16 +51,18 @@ class PrefixStore:
         self._identity = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
         self._limit_bytes = limit_bytes
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._saved = [prefix for path in folder.rglob(f"*{_SUFFIX}") if (prefix := self._read_head(path))]
+        self._saved = [
+            prefix for path in folder.rglob(f"*{_SUFFIX}") if (prefix := self._read_or_delete(path))
+        ]
 
     @property
     def count(self) -> int:
-        """Number of saved prefixes."""
-        return len(self._saved)
+        """Number of saved prefixes that can be used here."""
+        return sum(1 for prefix in self._saved if len(prefix.tokens))
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
+        """Bytes of all files, those of other builds and settings too."""
         return sum(prefix.size_bytes for prefix in self._saved)
 
     def longest_match(self, owner: str, tokens: TokenArray) -> int:
@@ -101,7 +103,7 @@ class PrefixStore:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write_atomically(folder / name, body + hashlib.sha256(body).digest())
         self._drop_contained(owner_key, tokens)
-        saved = self._read_head(folder / name)
+        saved = self._read_or_delete(folder / name)
         if saved is not None:
             self._saved.append(saved)
         self._shrink()
@@ -125,22 +127,28 @@ class PrefixStore:
                     best, best_length = prefix, length
         return best, best_length
 
-    def _read_head(self, path: Path) -> _SavedPrefix | None:
+    def _read_or_delete(self, path: Path) -> _SavedPrefix | None:
+        """Read the head of a file; a damaged one is deleted. One of another identity counts only for its size."""
         try:
             with path.open("rb") as file:
                 if file.read(len(_MAGIC)) != _MAGIC:
-                    return None
+                    raise ValueError("not a saved prefix")
                 header = json.loads(file.readline(_HEADER_LIMIT_BYTES))
-                if header["identity"] != self._identity or header["owner"] != path.parent.name:
-                    return None
-                data = file.read(4 * int(header["tokens"]))
+                if header["owner"] != path.parent.name:
+                    raise ValueError("in the folder of another owner")
+                is_usable = header["identity"] == self._identity
+                token_count = int(header["tokens"])
+                tokens = np.frombuffer(file.read(4 * token_count), "<i4").astype(np.int32)
+                if len(tokens) != token_count:
+                    raise ValueError("truncated")
             stat = path.stat()
         except (OSError, ValueError, KeyError, TypeError):
+            with suppress(OSError):
+                path.unlink()
             return None
-        tokens = np.frombuffer(data, "<i4").astype(np.int32)
-        if len(tokens) != int(header["tokens"]):
-            return None
-        return _SavedPrefix(path, path.parent.name, tokens, stat.st_size, stat.st_mtime_ns)
+        return _SavedPrefix(
+            path, path.parent.name, tokens if is_usable else tokens[:0], stat.st_size, stat.st_mtime_ns
+        )
 
     def _read_state(self, prefix: _SavedPrefix) -> bytes | None:
         try:
@@ -158,8 +166,8 @@ class PrefixStore:
 
     def _drop_contained(self, owner_key: str, tokens: TokenArray) -> None:
         for prefix in list(self._saved):
-            is_contained = common_prefix(prefix.tokens, tokens) == len(prefix.tokens)
-            if prefix.owner_key == owner_key and is_contained and len(prefix.tokens) < len(tokens):
+            is_contained = 0 < common_prefix(prefix.tokens, tokens) == len(prefix.tokens) < len(tokens)
+            if prefix.owner_key == owner_key and is_contained:
                 self._drop(prefix)
 
     def _shrink(self) -> None:

@@ -17,7 +17,7 @@ from time import monotonic, perf_counter
 import psutil
 
 from appliance.core.errors import ApplianceError, EngineCrashedError, InternalError, StorageError
-from appliance.core.events import Failed, StreamEvent
+from appliance.core.events import Failed, PrefillProgress, StreamEvent
 from appliance.engine import protocol
 from appliance.engine.loader import LoadedModel, load
 from appliance.engine.params import EngineParams, EngineStats
@@ -171,7 +171,10 @@ class Worker:
         arrived_s = perf_counter()
 
         def emit(event: StreamEvent) -> None:
-            self._connection.collect(Emitted(id=job_id, at_s=monotonic(), event=event))
+            report = Emitted(id=job_id, at_s=monotonic(), event=event)
+            self._connection.collect(report)
+            if isinstance(event, PrefillProgress):
+                self._connection.flush()  # a long pass follows, and the caller wants to see that it runs
 
         self._save_after_s = monotonic() + _IDLE_BEFORE_SAVE_S
         try:
