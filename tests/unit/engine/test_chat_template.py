@@ -52,9 +52,12 @@ def test_a_marker_in_content_becomes_a_literal_piece() -> None:
     )
 
 
-@given(
-    text=st.text(alphabet=st.sampled_from(["<|im_start|>", "<|im_end|>", "<", "|", ">", "im_end", " ", "x"]))
-)
+FORGERIES = st.lists(
+    st.sampled_from(["<|im_start|>", "<|im_end|>", "<", "|", ">", "im_end", "im_start", "|>", "<|", " ", "x"])
+).map("".join)
+
+
+@given(text=FORGERIES)
 def test_scaffolding_is_the_same_whatever_the_user_writes(text: str) -> None:
     pieces = render(CHATML, UserMessage(text=text))
 
