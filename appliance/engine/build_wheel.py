@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ BUILD_REQUIREMENTS = Path(__file__).with_name("build-requirements.txt")
 
 _FREE_BYTES_NEEDED = 2 * 10**9
 _LAST_LINES = 12
+_GENTLE_END_S = 5.0
+_POLL_S = 0.02
 _VERSION_TIMEOUT_S = 20.0
 _COMPILERS = ("c++", "g++", "clang++")
 _BACKEND_TOOLS: Mapping[Backend, tuple[str, str]] = {
@@ -213,8 +216,9 @@ class WheelBuilder:
     ) -> None:
         """Run a command to its end, its output in a log; no process of it outlives an interrupt."""
         log_path = self.log_folder / f"{name}.log"
-        with log_path.open("w", encoding="utf-8") as log:
-            process = subprocess.Popen(
+        with (
+            log_path.open("w", encoding="utf-8") as log,
+            subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -223,7 +227,8 @@ class WheelBuilder:
                 errors="replace",
                 env=dict(environment or self.environment),
                 start_new_session=True,
-            )
+            ) as process,
+        ):
             tail = self._follow(process, log, progress)
         if process.returncode != 0:
             raise _failure(tail, log_path, process.returncode, progress)
@@ -242,10 +247,20 @@ class WheelBuilder:
             process.wait()
         finally:
             if process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGTERM)
-                process.wait()
+                _end_group(process)
         return tail
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    """End a process and all it started: gently first, by force after some seconds."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GENTLE_END_S)
+        for _ in range(round(_GENTLE_END_S / _POLL_S)):
+            os.killpg(process.pid, 0)
+            time.sleep(_POLL_S)
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 _PIP = ("--no-input", "--disable-pip-version-check")
