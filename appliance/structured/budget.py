@@ -1,0 +1,69 @@
+"""Watch the token budget of one sequence, so that its text can always be closed within it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from appliance.structured.closing import find_closing
+from appliance.structured.constraint import Constraint
+
+_MARGIN: Final = 32
+_MAX_PLACES: Final = 24
+
+
+class ClosingWatch:
+    """Knows the shortest closing found lately, and looks again the sooner the less room is left."""
+
+    def __init__(self, *, max_tokens: int, is_json: bool) -> None:
+        self._max_tokens = max_tokens
+        self._is_json = is_json
+        self._next_look = 0
+        self._reserve = _MARGIN
+
+    def fits_from_start(self, constraint: Constraint) -> bool:
+        """Whether any closing of the empty text fits the budget."""
+        closing = find_closing(constraint, self._max_tokens, is_json=self._is_json)
+        if closing is None:
+            return False
+        self._reserve = _MARGIN + len(closing)
+        self._plan_next_look(0, len(closing))
+        return True
+
+    def reset(self) -> None:
+        """Look again at the next token."""
+        self._next_look = 0
+
+    def still_fits(self, constraint: Constraint) -> bool:
+        """Whether the text can be closed within the budget; looks only when it might not."""
+        written = len(constraint.tokens)
+        if written < self._next_look:
+            return True
+        closing = find_closing(constraint, self._max_tokens - written, is_json=self._is_json)
+        if closing is None or written + len(closing) > self._max_tokens:
+            return False
+        if written == self._max_tokens:
+            return constraint.is_complete
+        self._plan_next_look(written, len(closing))
+        return True
+
+    def closing_from(self, constraint: Constraint) -> list[int] | None:
+        """Return a closing that fits from here."""
+        return find_closing(constraint, self._max_tokens - len(constraint.tokens), is_json=self._is_json)
+
+    def places_to_close(self, newest: int, is_choice: Sequence[bool], settled: int) -> Iterator[int]:
+        """Yield how many tokens to keep: the newest place first, then ever farther back."""
+        yield newest
+        back = 1
+        places = [index for index in range(newest) if is_choice[index] and index >= settled]
+        for _ in range(_MAX_PLACES):
+            if back > len(places):
+                break
+            yield places[-back]
+            back += max(1, back // 2)
+        if settled == 0 and newest > 0:
+            yield 0
+
+    def _plan_next_look(self, written: int, closing_tokens: int) -> None:
+        spare = self._max_tokens - written - closing_tokens - self._reserve
+        self._next_look = written + max(1, spare // 2)
