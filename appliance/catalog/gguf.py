@@ -67,6 +67,7 @@ class GgufInfo:
     expert_used_count: int
     pooling_type: int | None
     vocabulary_size: int
+    merge_count: int
     tokenizer_model: str
     bos_token_id: int | None
     eos_token_id: int | None
@@ -118,6 +119,7 @@ class _InfoReader:
         value_length = self._integer("attention.value_length") or usual_length
         window = self._integer("attention.sliding_window")
         vocabulary_size = self._vocabulary_size()
+        merges = self._array("tokenizer.ggml.merges", {STRING})
         return GgufInfo(
             version=header.version,
             file_size_bytes=header.file_size_bytes,
@@ -149,6 +151,7 @@ class _InfoReader:
             expert_used_count=self._integer("expert_used_count"),
             pooling_type=self._pooling_type(),
             vocabulary_size=vocabulary_size,
+            merge_count=merges.count if merges else 0,
             tokenizer_model=self._text("tokenizer.ggml.model"),
             bos_token_id=self._token_id("tokenizer.ggml.bos_token_id", vocabulary_size),
             eos_token_id=self._token_id("tokenizer.ggml.eos_token_id", vocabulary_size),

@@ -18,7 +18,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -143,6 +143,19 @@ class ModelStore:
                 if not self.file_path(file).is_file():
                     raise StorageError(f"{file.name} left the store meanwhile", hint="pull the model again")
             content = json.dumps(_manifest_values(manifest), indent=2, ensure_ascii=False)
+            self._write_atomically(self._manifest_path(name), content.encode())
+
+    def amend(self, manifest: Manifest, file: StoredFile) -> None:
+        """Replace the record of one file of a model that is still the one that was read."""
+        name = parse_card_name(manifest.card.id)
+        with self.lock("store"):
+            current = self.manifest(name)
+            if current is None or current.digest != manifest.digest:
+                return
+            files = tuple(file if one.name == file.name else one for one in current.files)
+            content = json.dumps(
+                _manifest_values(replace(current, files=files)), indent=2, ensure_ascii=False
+            )
             self._write_atomically(self._manifest_path(name), content.encode())
 
     def remove(self, name: CardName) -> RemovedModel:
