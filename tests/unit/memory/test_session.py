@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+
+import pytest
+
+from appliance.core.errors import (
+    CancelledRequestError,
+    ContextOverflowError,
+    Failure,
+    InvalidRequestError,
+)
+from appliance.core.events import Completed, Failed, ModelIdentity, StreamEvent, TextDelta
+from appliance.core.messages import Conversation, UserMessage
+from appliance.core.requests import GenerateRequest
+from appliance.core.usage import Timings, Usage
+from appliance.memory.conversations import Conversations
+from appliance.memory.prompt import PreparedPrompt, branch_messages
+from appliance.memory.session import (
+    CONTINUE_INSTRUCTION,
+    AnswerBegun,
+    AnswerSaved,
+    ChatEvent,
+    ChatSession,
+    TurnSaved,
+)
+from appliance.memory.turns import Chat, Turn
+from appliance.providers.script import Fail, Say, ScriptedModel, Wait
+from appliance.providers.scripted import ScriptedProvider
+
+MODEL = "small:1"
+
+
+async def prepare(chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
+    request = GenerateRequest(conversation=Conversation(branch_messages(branch)), model=MODEL)
+    return PreparedPrompt(request=request, receipt_json='{"kept": 1}')
+
+
+@pytest.fixture
+def open_session(conversations: Conversations, clock) -> Callable[..., ChatSession]:
+    def opened(*turns: tuple[object, ...]) -> ChatSession:
+        provider = ScriptedProvider([ScriptedModel(name=MODEL, turns=turns)], clock)
+        return ChatSession(conversations, provider.stream, prepare, clock=clock, new_seed=lambda: 77)
+
+    return opened
+
+
+async def drain(events: AsyncIterator[ChatEvent]) -> list[ChatEvent]:
+    return [event async for event in events]
+
+
+async def test_an_answer_is_stored_with_all_it_takes_to_run_it_again(open_session, conversations):
+    session = open_session((Say(text="Paris is the capital."),))
+    chat = conversations.chats.create()
+
+    events = await drain(session.ask(chat.id, "What is the capital of France?"))
+
+    assert [event.kind for event in events[:2]] == ["turn_saved", "answer_begun"]
+    assert events[-1].kind == "answer_saved"
+    answer = events[-1].turn
+    assert answer.text == "Paris is the capital."
+    assert answer.state == "done"
+    assert answer.answer.model.name == MODEL
+    assert answer.answer.model.digest != ""
+    assert answer.answer.finish_reason == "stop"
+    assert answer.answer.usage.output_tokens > 0
+    sent = conversations.turns.request_of(answer.id)
+    assert sent.sampling.seed == 77
+    assert sent.messages == (UserMessage(text="What is the capital of France?"),)
+    assert conversations.turns.receipt_of(answer.id) == '{"kept": 1}'
+
+
+async def test_the_question_is_on_disk_before_the_prompt_is_prepared(conversations, clock):
+    seen: list[str] = []
+
+    async def look(chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
+        seen.extend(turn.text for turn in Conversations(conversations.database).turns.all_turns(chat.id))
+        raise ContextOverflowError(prompt_tokens=9, context_window=8)
+
+    session = ChatSession(conversations, ScriptedProvider([], clock).stream, look, clock=clock)
+    chat = conversations.chats.create()
+
+    with pytest.raises(ContextOverflowError):
+        await drain(session.ask(chat.id, "hello"))
+
+    assert seen == ["hello"]
+    assert not session.is_answering(chat.id)
+
+
+async def test_each_delta_is_readable_from_disk_when_it_is_shown(open_session, conversations):
+    session = open_session((Say(text="one two three four"),))
+    chat = conversations.chats.create()
+    shown, stored = "", []
+
+    async with aclosing(session.ask(chat.id, "count")) as events:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                shown += event.text
+                stored.append(conversations.turns.shown_branch(chat.id)[-1].text == shown)
+
+    assert stored == [True] * 4
+
+
+async def test_cancel_keeps_the_partial_answer_and_the_chat_goes_on(open_session, conversations):
+    session = open_session((Say(text="one two"), Wait(duration_s=60), Say(text=" three")), (Say(text="fine"),))
+    chat = conversations.chats.create()
+    async with aclosing(session.ask(chat.id, "count")) as events:
+        kinds = []
+        async for event in events:
+            kinds.append(event.kind)
+            if isinstance(event, TextDelta) and "two" in event.text:
+                assert session.cancel(chat.id)
+            last = event
+
+    assert kinds[-2:] == ["failed", "answer_saved"]
+    assert last.turn.state == "stopped"
+    assert last.turn.text == "one two"
+    assert last.turn.answer.finish_reason == "cancelled"
+    again = await drain(session.ask(chat.id, "and now?"))
+    assert again[-1].turn.text == "fine"
+
+
+async def test_a_caller_who_leaves_early_leaves_a_stopped_answer(open_session, conversations):
+    session = open_session((Say(text="one two three"),))
+    chat = conversations.chats.create()
+
+    async with aclosing(session.ask(chat.id, "count")) as events:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                break
+
+    answer = conversations.turns.shown_branch(chat.id)[-1]
+    assert (answer.state, answer.text) == ("stopped", "one")
+    assert not session.is_answering(chat.id)
+
+
+async def test_a_cancelled_task_leaves_a_stopped_answer(open_session, conversations):
+    session = open_session((Say(text="one"), Wait(duration_s=60)))
+    chat = conversations.chats.create()
+    shown = asyncio.Event()
+
+    async def read() -> None:
+        async with aclosing(session.ask(chat.id, "count")) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    shown.set()
+
+    task = asyncio.create_task(read())
+    await shown.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    answer = conversations.turns.shown_branch(chat.id)[-1]
+    assert (answer.state, answer.text) == ("stopped", "one")
+
+
+async def test_a_failure_of_the_model_is_stored_with_the_words_before_it(open_session, conversations):
+    failure = Failure(kind="engine_crashed", message="the worker died", retryable=True)
+    session = open_session((Say(text="one two"), Fail(failure=failure)))
+    chat = conversations.chats.create()
+
+    events = await drain(session.ask(chat.id, "count"))
+
+    assert isinstance(events[-2], Failed)
+    assert events[-1].turn.state == "failed"
+    assert events[-1].turn.text == "one two"
+    assert events[-1].turn.answer.failure == failure
+
+
+async def test_a_stream_without_an_end_is_a_failed_answer(conversations, clock):
+    async def half(request: GenerateRequest) -> AsyncIterator[StreamEvent]:
+        yield TextDelta(text="half")
+
+    session = ChatSession(conversations, half, prepare, clock=clock)
+    chat = conversations.chats.create()
+
+    events = await drain(session.ask(chat.id, "go"))
+
+    assert events[-1].turn.state == "failed"
+    assert events[-1].turn.answer.failure.kind == "internal"
+
+
+async def test_regenerate_keeps_the_old_answer_on_its_branch(open_session, conversations):
+    session = open_session((Say(text="first"),))
+    chat = conversations.chats.create()
+    old = (await drain(session.ask(chat.id, "go")))[-1].turn
+
+    new = (await drain(session.regenerate(old.id)))[-1].turn
+
+    assert conversations.turns.branches_at(new.id).turn_ids == (old.id, new.id)
+    assert [turn.id for turn in conversations.turns.shown_branch(chat.id)][-1] == new.id
+    assert conversations.turns.show_branch_of(old.id)[-1].id == old.id
+
+
+async def test_edit_asks_on_a_branch_beside_the_old_question(open_session, conversations):
+    session = open_session((Say(text="answer"),))
+    chat = conversations.chats.create()
+    first = await drain(session.ask(chat.id, "old words"))
+
+    edited = await drain(session.edit(first[0].turn.id, "new words"))
+
+    assert isinstance(edited[0], TurnSaved)
+    assert [turn.text for turn in conversations.turns.shown_branch(chat.id)] == ["new words", "answer"]
+    assert conversations.turns.branches_at(first[0].turn.id).turn_ids[0] == first[0].turn.id
+    with pytest.raises(InvalidRequestError):
+        await drain(session.edit(edited[-1].turn.id, "an answer cannot be edited"))
+
+
+async def test_a_stopped_answer_is_continued_beside_itself_with_the_same_beginning(open_session, conversations):
+    session = open_session((Say(text="one two"), Wait(duration_s=60)), (Say(text=" three"),))
+    chat = conversations.chats.create()
+    async with aclosing(session.ask(chat.id, "count")) as events:
+        async for event in events:
+            if isinstance(event, TextDelta) and "two" in event.text:
+                session.cancel(chat.id)
+    stopped = conversations.turns.shown_branch(chat.id)[-1]
+
+    whole = (await drain(session.continue_answer(stopped.id)))[-1].turn
+
+    assert whole.text == "one two three"
+    assert whole.continues_id == stopped.id
+    assert conversations.turns.get(stopped.id).text == "one two"
+    sent = conversations.turns.request_of(whole.id).messages
+    assert [message.text for message in sent] == ["count", "one two", CONTINUE_INSTRUCTION]
+
+
+async def test_run_again_sends_the_same_request_with_the_same_seed(open_session, conversations):
+    session = open_session((Say(text="answer"),))
+    chat = conversations.chats.create()
+    first = (await drain(session.ask(chat.id, "go")))[-1].turn
+
+    second = (await drain(session.run_again(first.id)))[-1].turn
+
+    before, after = conversations.turns.request_of(first.id), conversations.turns.request_of(second.id)
+    assert second.id != first.id
+    assert (after.messages, after.sampling, after.model) == (before.messages, before.sampling, before.model)
+
+
+async def test_a_second_question_while_one_is_answered_is_refused(open_session, conversations):
+    session = open_session((Say(text="one two"),))
+    chat = conversations.chats.create()
+
+    async with aclosing(session.ask(chat.id, "go")) as events:
+        async for event in events:
+            if isinstance(event, AnswerBegun):
+                with pytest.raises(InvalidRequestError, match="still being written"):
+                    await drain(session.ask(chat.id, "me too"))
+
+    assert len(conversations.turns.all_turns(chat.id)) == 2
+
+
+async def test_cancel_before_the_prompt_is_ready_begins_no_answer(conversations, clock):
+    started = asyncio.Event()
+
+    async def slow(chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
+        started.set()
+        await clock.sleep(60)
+        raise AssertionError("never reached")
+
+    session = ChatSession(conversations, ScriptedProvider([], clock).stream, slow, clock=clock)
+    chat = conversations.chats.create()
+    task = asyncio.create_task(drain(session.ask(chat.id, "go")))
+    await started.wait()
+
+    session.cancel(chat.id)
+
+    with pytest.raises(CancelledRequestError):
+        await task
+    assert [turn.role for turn in conversations.turns.all_turns(chat.id)] == ["user"]
+
+
+async def test_a_stalled_stream_is_checkpointed_after_one_second(conversations, clock):
+    go_on = asyncio.Event()
+
+    async def stalling(request: GenerateRequest) -> AsyncIterator[StreamEvent]:
+        yield TextDelta(text="one")
+        await go_on.wait()
+        yield Completed(
+            finish_reason="stop",
+            usage=Usage(),
+            timings=Timings(),
+            model=ModelIdentity(provider="p", name="m"),
+        )
+
+    session = ChatSession(conversations, stalling, prepare, clock=clock)
+    chat = conversations.chats.create()
+    shown = asyncio.Event()
+
+    async def read() -> None:
+        async with aclosing(session.ask(chat.id, "go")) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    shown.set()
+
+    def checkpoints() -> int:
+        with conversations.database.read() as connection:
+            return connection.execute("SELECT count(*) FROM answer_pieces WHERE kind = 'checkpoint'").fetchone()[0]
+
+    task = asyncio.create_task(read())
+    await shown.wait()
+    before = checkpoints()
+    async with asyncio.timeout(5):
+        while checkpoints() == before:
+            clock.pass_s(1.1)
+            await asyncio.sleep(0)
+    go_on.set()
+    await task
+
+    assert before == 0
+    assert conversations.turns.shown_branch(chat.id)[-1].state == "done"
+
+
+async def test_an_endless_fast_stream_can_be_cancelled(conversations, clock):
+    async def endless(request: GenerateRequest) -> AsyncIterator[StreamEvent]:
+        while True:
+            yield TextDelta(text="x ")
+
+    session = ChatSession(conversations, endless, prepare, clock=clock)
+    chat = conversations.chats.create()
+    async with asyncio.timeout(10):
+        async with aclosing(session.ask(chat.id, "go")) as events:
+            seen = 0
+            async for event in events:
+                seen += 1
+                if seen == 10:
+                    session.cancel(chat.id)
+
+    assert isinstance(event, AnswerSaved)
+    assert event.turn.state == "stopped"
+
+
+async def test_a_chat_deleted_for_good_while_it_is_answered_fails_cleanly(open_session, conversations):
+    session = open_session((Say(text="one two three"),))
+    chat = conversations.chats.create()
+
+    with pytest.raises(InvalidRequestError, match="deleted"):
+        async with aclosing(session.ask(chat.id, "go")) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    with conversations.database.transaction() as connection:
+                        connection.execute("DELETE FROM chats WHERE id = ?", (chat.id,))
+
+    assert not session.is_answering(chat.id)
+
+
