@@ -72,7 +72,7 @@ _COMPILER_HINT = (
 )
 
 
-def check_backend_tools(backend: Backend) -> None:
+def check_backendprepare_tools(backend: Backend) -> None:
     """Refuse early what would fail in the middle of a build.
 
     Raises:
@@ -114,8 +114,8 @@ class WheelBuilder:
             StorageError: there is no room.
         """
         self._check_room()
-        tools = self._tools()
-        source = self._source(tools, self.work_folder / key)
+        tools = self.prepare_tools()
+        source = self.unpack_source(tools, self.work_folder / key)
         return self._compile(tools, source, profile, key)
 
     def clean(self) -> None:
@@ -133,7 +133,7 @@ class WheelBuilder:
                 hint="make room, or set XDG_CACHE_HOME to a folder on another disk",
             )
 
-    def _tools(self) -> Path:
+    def prepare_tools(self) -> Path:
         """An environment with the locked build tools; returns its Python."""
         wanted = hashlib.sha256(BUILD_REQUIREMENTS.read_bytes()).hexdigest()
         folder = self.work_folder / "tools"
@@ -141,9 +141,9 @@ class WheelBuilder:
         if stamp.is_file() and stamp.read_text() == wanted and python.exists():
             return python
         self.say("fetching build tools (cmake, ninja)")
-        self._run([sys.executable, "-m", "venv", "--clear", str(folder)], "build-tools")
+        self.run([sys.executable, "-m", "venv", "--clear", str(folder)], "build-tools")
         install = ["install", "--no-deps", "--require-hashes", "-r", str(BUILD_REQUIREMENTS)]
-        self._run([str(python), "-m", "pip", *_PIP, *install], "build-tools")
+        self.run([str(python), "-m", "pip", *_PIP, *install], "build-tools")
         stamp.write_text(wanted)
         return python
 
@@ -158,14 +158,14 @@ class WheelBuilder:
         wanted.write_text(f"llama-cpp-python=={VERSION} --hash=sha256:{SDIST_SHA256}\n")
         options = ["--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--require-hashes"]
         command = ["download", *options, "-r", str(wanted), "--dest", str(folder)]
-        self._run([str(tools), "-m", "pip", *_PIP, *command], "source")
+        self.run([str(tools), "-m", "pip", *_PIP, *command], "source")
         fetched = folder / SDIST_NAME
         if _sha256(fetched) != SDIST_SHA256:
             raise EngineBuildError(f"{SDIST_NAME} is not the file that was pinned", hint="fetch it again")
         fetched.replace(target)
         return target
 
-    def _source(self, tools: Path, folder: Path) -> Path:
+    def unpack_source(self, tools: Path, folder: Path) -> Path:
         """Unpack the source for one build alone: an in-tree build leaves its libraries in it."""
         source = folder / "source"
         if source.is_dir():
@@ -187,7 +187,7 @@ class WheelBuilder:
         command = [str(tools), "-m", "pip", *_PIP, "wheel", *options, "-C", build_folder, str(source)]
         progress = BuildProgress(self.stream, label=f"compiling llama.cpp ({profile.name})")
         try:
-            self._run(command, key, progress=progress, environment=self._compile_environment(tools, profile))
+            self.run(command, key, progress=progress, environment=self.compile_environment(tools, profile))
         finally:
             progress.close()
         wheels = list(output.glob("llama_cpp_python-*.whl"))
@@ -195,7 +195,7 @@ class WheelBuilder:
             raise EngineBuildError(f"the build left {len(wheels)} wheels in {output}")
         return wheels[0]
 
-    def _compile_environment(self, tools: Path, profile: BuildProfile) -> dict[str, str]:
+    def compile_environment(self, tools: Path, profile: BuildProfile) -> dict[str, str]:
         """The user's own flags come last, where they win."""
         own = self.environment
         return {
@@ -206,7 +206,7 @@ class WheelBuilder:
             "CXXFLAGS": f"{profile.cxx_flags} {own.get('CXXFLAGS', '')}".strip(),
         }
 
-    def _run(
+    def run(
         self,
         command: Sequence[str],
         name: str,
