@@ -57,13 +57,14 @@ class ClosedObjects:
     def mentions_without(self, schema: JsonObject, left_out: str) -> Mentions:
         """Return what a subschema mentions in place, one keyword left out."""
         names: list[Iterable[str]] = []
+        needed: list[Iterable[str]] = []
         patterns: list[Iterable[str]] = []
         is_open = False
         has_open_branch = False
         for keyword, value in self._document.constraints(schema).items():
             if keyword == left_out:
                 continue
-            names.append(_own_names(keyword, value))
+            (names if keyword == "properties" else needed).append(_own_names(keyword, value))
             if keyword == "patternProperties" and isinstance(value, dict):
                 patterns.append(value)
             is_open = is_open or (
@@ -76,8 +77,21 @@ class ClosedObjects:
                 is_open = is_open or (always and found.is_open)
                 has_open_branch = has_open_branch or found.has_open_branch or (not always and found.is_open)
         return Mentions(
-            names=union(*names), patterns=union(*patterns), is_open=is_open, has_open_branch=has_open_branch
+            names=union(*names, *needed), patterns=union(*patterns), is_open=is_open, has_open_branch=has_open_branch
         )
+
+    def order(self, schema: JsonObject) -> Names:
+        """Return the names a subschema mentions in place, in the order in which they are generated.
+
+        It is the order of appearance. `additionalProperties` speaks of the names beside it, so these come
+        first where it is given.
+        """
+        constraints = self._document.constraints(schema)
+        names = self.mentions(schema).names
+        properties = constraints.get("properties")
+        if constraints.get("additionalProperties", True) is True or not isinstance(properties, dict):
+            return names
+        return union(properties, names)
 
     def _in_place(
         self, schema: JsonObject, keyword: str, value: JsonValue

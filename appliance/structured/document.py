@@ -131,7 +131,7 @@ class SchemaDocument:
             SchemaRejectedError: it is remote, or names nothing.
         """
         base = self._bases.get(id(schema), "")
-        target = urljoin(base, reference) if base else reference
+        target = _join(base, reference)
         resource, fragment = urldefrag(target)
         if target in self._anchors:
             return self._anchors[target]
@@ -189,7 +189,7 @@ class SchemaDocument:
         identifier = schema.get("id" if self.draft == 4 else "$id")
         if not isinstance(identifier, str) or (self.draft <= 7 and "$ref" in schema):
             return base
-        resource, fragment = urldefrag(urljoin(base, identifier) if base else identifier)
+        resource, fragment = urldefrag(_join(base, identifier))
         if fragment and self.draft <= 7:
             self._anchors.setdefault(f"{resource}#{fragment}", schema)
             return base
@@ -200,6 +200,13 @@ class SchemaDocument:
     def is_meta_schema(reference: str) -> bool:
         """Whether a reference means a published meta-schema, which the validator carries."""
         return reference.startswith(_META_SCHEMAS)
+
+
+def _join(base: str, reference: str) -> str:
+    # A URN has no hierarchy to join on, yet a fragment of it is well defined.
+    if reference.startswith("#"):
+        return urldefrag(base)[0] + reference
+    return urljoin(base, reference) if base else reference
 
 
 def _descend(value: JsonValue, name: str) -> JsonValue:

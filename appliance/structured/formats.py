@@ -44,15 +44,23 @@ _ATOM = r"[a-zA-Z0-9!#$%&'*+\-/=?\^_`{|}~]+"
 _EMAIL = rf"{_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})*"
 _JSON_POINTER = r"(?:/(?:[^~/]|~[01])*)*"
 
+_BEYOND_ASCII = r"\u{A1}-\u{D7FF}\u{F900}-\u{FFEF}\u{10000}-\u{1FFFD}"
+
+
+def _international(pattern: str) -> str:
+    """Let characters beyond ASCII stand wherever letters may."""
+    return pattern.replace("a-zA-Z0-9", f"a-zA-Z0-9{_BEYOND_ASCII}")
+
+
 GRAMMAR_PATTERNS: Final[dict[str, str]] = {
     "date": _DATE,
     "time": _TIME,
     "date-time": f"{_DATE}[tT]{_TIME}",
     "duration": f"P(?:{_DURATION_DATE}(?:{_DURATION_TIME})?|{_DURATION_TIME}|[0-9]+W)",
     "email": _EMAIL,
-    "idn-email": _EMAIL,
+    "idn-email": _international(_EMAIL),
     "hostname": rf"{_LABEL}(?:\.{_LABEL})*",
-    "idn-hostname": rf"{_LABEL}(?:\.{_LABEL})*",
+    "idn-hostname": _international(rf"{_LABEL}(?:\.{_LABEL})*"),
     "ipv4": rf"(?:{_OCTET}\.){{3}}{_OCTET}",
     "ipv6": "|".join(
         [f"(?:{_HEX_GROUP}:){{7}}{_HEX_GROUP}"]
@@ -61,9 +69,9 @@ GRAMMAR_PATTERNS: Final[dict[str, str]] = {
     ),
     "uuid": "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
     "uri": _URI,
-    "iri": _URI,
+    "iri": _international(_URI),
     "uri-reference": _URI_REFERENCE,
-    "iri-reference": _URI_REFERENCE,
+    "iri-reference": _international(_URI_REFERENCE),
     "json-pointer": _JSON_POINTER,
     "relative-json-pointer": rf"(?:0|[1-9][0-9]*)(?:#|{_JSON_POINTER})",
 }

@@ -68,7 +68,7 @@ class LeafKeywords:
         if kinds is None or "array" in kinds:  # type: ignore[operator]
             base.update(self._array(schema, constraints, relaxed))
         if kinds is None or "object" in kinds:  # type: ignore[operator]
-            base.update(self._object(schema, constraints, relaxed))
+            base.update(self._object(constraints, relaxed))
         return base
 
     def grammar_patterns(self, patterns: Iterable[str]) -> tuple[str, ...] | None:
@@ -200,7 +200,7 @@ class LeafKeywords:
         elif maximum is not None:
             relaxed.append(Relaxed(keyword="maxItems", note=f"above {self._limits.array_items} items"))
 
-    def _object(self, schema: JsonObject, constraints: JsonObject, relaxed: list[Relaxed]) -> JsonObject:
+    def _object(self, constraints: JsonObject, relaxed: list[Relaxed]) -> JsonObject:
         found: JsonObject = {}
         properties = constraints.get("properties")
         if isinstance(properties, dict):

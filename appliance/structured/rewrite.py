@@ -219,8 +219,11 @@ class Rewriter:
         base = self._leaves.rewrite(schema, constraints, relaxed)
         for item in relaxed:
             self._report(schema, item.keyword, item.status, item.note)
-        if closes and inner_scope is not None and not mentions.has_open_branch:
-            self._close(base, constraints, inner_scope, mentions)
+        is_closed = closes and inner_scope is not None and not mentions.has_open_branch
+        names = union(mentions.names, scope or ()) if is_closed else mentions.names
+        self._arrange(schema, base, constraints, names)
+        if is_closed:
+            self._close(base, constraints, mentions)
         parts = self._parts(schema, constraints, inner_scope)
         parts += self._groups(schema, constraints, scope if closes else None)
         parts = [part for part in parts if part is not True]
@@ -239,20 +242,27 @@ class Rewriter:
             self._leave_to_check(schema, "unevaluatedProperties", "depends on which alternatives apply")
         return None
 
-    def _close(self, base: JsonObject, constraints: JsonObject, names: Names, mentions: Mentions) -> None:
+    def _arrange(
+        self, schema: JsonObject, base: JsonObject, constraints: JsonObject, names: Names
+    ) -> None:
+        """List every name the parts mention, so that one order holds for the whole object."""
         kinds = constraints.get("type")
-        if "additionalProperties" in constraints or (kinds is not None and "object" not in kinds):  # type: ignore[operator]
+        if constraints.get("additionalProperties", True) is not True or not _allows(kinds, "object"):
+            return
+        properties = base.get("properties")
+        own = properties if isinstance(properties, dict) else {}
+        if names and (len(names) > len(own) or list(own) != list(names)):
+            base["properties"] = {name: own.get(name, True) for name in names}
+
+    def _close(self, base: JsonObject, constraints: JsonObject, mentions: Mentions) -> None:
+        if "additionalProperties" in constraints or not _allows(constraints.get("type"), "object"):
             return
         patterns = base.get("patternProperties")
         own_patterns = patterns if isinstance(patterns, dict) else {}
         if set(self._leaves.grammar_patterns(mentions.patterns) or ()) - set(own_patterns):
             return
-        if len(mentions.patterns) != len(own_patterns):
-            return
-        properties = base.get("properties")
-        own = properties if isinstance(properties, dict) else {}
-        base["properties"] = {**own, **{name: True for name in names if name not in own}}
-        base["additionalProperties"] = False
+        if len(mentions.patterns) == len(own_patterns):
+            base["additionalProperties"] = False
 
     def _parts(self, schema: JsonObject, constraints: JsonObject, scope: Names | None) -> list[JsonValue]:
         parts: list[JsonValue] = []
@@ -363,6 +373,10 @@ class Rewriter:
         self._document.adopt(absent, schema)
         self._document.adopt(present, schema)
         return [absent, present]
+
+
+def _allows(kinds: JsonValue, kind: str) -> bool:
+    return kinds is None or kinds == kind or (isinstance(kinds, list) and kind in kinds)
 
 
 def _has_type(value: JsonValue, kinds: JsonValue) -> bool:
