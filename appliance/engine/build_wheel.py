@@ -72,7 +72,7 @@ _COMPILER_HINT = (
 )
 
 
-def check_backendprepare_tools(backend: Backend) -> None:
+def check_backend_tools(backend: Backend) -> None:
     """Refuse early what would fail in the middle of a build.
 
     Raises:
