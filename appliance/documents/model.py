@@ -1,10 +1,10 @@
 """The values a document becomes: one text, segments that partition it, and blocks with exact spans.
 
-Three rules hold for every `ParsedDocument`, and `check_document` proves them before one leaves this package:
+Three rules hold for every `ParsedDocument`; `check_document` proves the first two before one is returned:
 
-- segments are in order and cover the whole text, so every offset has exactly one page, sheet, slide or section;
-- blocks are in order and never overlap, and the text outside them is white space only;
-- a block is hidden as a whole or visible as a whole; hidden text is kept, marked, and never mixed with visible text.
+- segments are in order and cover the whole text: every offset has one page, sheet, slide or section;
+- blocks are in order and never overlap, and no letter or digit stands outside them;
+- a block is hidden as a whole or visible as a whole; hidden text is kept and marked, never mixed in.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A page, sheet, slide or section. `number` counts from 1 within its kind; `label` is what a reader calls it.
+    """A page, sheet, slide or section. `number` counts from 1 within its kind; `label` is its name.
 
-    `origin` is `ocr` when we recognised the text in a picture, `ocr_layer` when the file carried such a layer.
+    `origin` is `ocr` when we recognised the text in a picture, `ocr_layer` when the file already held it.
     """
 
     kind: SegmentKind
@@ -166,7 +166,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A file inside the file. `name` is a base name; `reason` says why its text is not part of the document."""
+    """A file inside the file. `name` is a base name; `reason` says why its text is not in the document."""
 
     name: str
     media_type: str
@@ -185,7 +185,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedDocument:
-    """A document as text with structure. `parser` names the reader and its version, part of every cache key."""
+    """A document as text with structure. `parser` names the reader and its version, for cache keys."""
 
     name: str
     media_type: str
@@ -289,11 +289,15 @@ def _check_blocks(document: ParsedDocument) -> None:
     for block in document.blocks:
         if not position <= block.start < block.end <= len(document.text):
             raise ValueError(f"the {block.kind} at {block.start} is empty, out of order or out of the text")
-        if document.text[position : block.start].strip():
+        if _has_word(document.text[position : block.start]):
             raise ValueError(f"text before the {block.kind} at {block.start} belongs to no block")
         position = block.end
-    if document.text[position:].strip():
+    if _has_word(document.text[position:]):
         raise ValueError(f"the text after character {position} belongs to no block")
+
+
+def _has_word(text: str) -> bool:
+    return bool(text.strip()) and any(character.isalnum() for character in text)
 
 
 def _check_parent(document: ParsedDocument, index: int, block: Block) -> None:

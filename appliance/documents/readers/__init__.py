@@ -1,1 +1,1 @@
-"""One module per family of formats; each turns bytes into a `DocumentBuilder`, inside the confined process only."""
+"""One module per family of formats: bytes into a `DocumentBuilder`, only ever inside the confined process."""
