@@ -1,0 +1,111 @@
+"""Searches files for texts in every form they may lie there: plain, UTF-16, escaped, base64, compressed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import mmap
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_ZLIB_STARTS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x1f\x8b\x08")
+_MAX_INFLATED_BYTES = 64 << 20
+_MIN_NEEDLE_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteHit:
+    """A needle in a file, and in which form."""
+
+    path: Path
+    needle: str
+    form: str
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return the regular files below a folder, links not followed."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def scan_files(paths: Iterable[Path], needles: Sequence[str]) -> list[ByteHit]:
+    """Search files for needles; one hit for each file, needle and form. A file that vanished has none."""
+    forms = [(needle, name, form) for needle in needles for name, form in needle_forms(needle)]
+    hits: list[ByteHit] = []
+    for path in paths:
+        try:
+            hits += _scan_file(path, forms)
+        except FileNotFoundError:
+            continue
+    return hits
+
+
+def needle_forms(needle: str) -> list[tuple[str, bytes]]:
+    """Return the byte strings that betray a needle."""
+    forms: dict[bytes, str] = {}
+    for text in dict.fromkeys((needle, needle.lower(), needle.upper(), needle.title(), needle.casefold())):
+        plain = text.encode("utf-8", "replace")
+        forms.setdefault(plain, "utf-8")
+        forms.setdefault(text.encode("utf-16-le", "replace"), "utf-16-le")
+        forms.setdefault(text.encode("utf-16-be", "replace"), "utf-16-be")
+        forms.setdefault(json.dumps(text)[1:-1].encode(), "json")
+        for shift in range(3):
+            forms.setdefault(_base64_core(plain, shift), "base64")
+    return [(name, form) for form, name in forms.items() if len(form) >= _MIN_NEEDLE_BYTES]
+
+
+def _base64_core(plain: bytes, shift: int) -> bytes:
+    """Return the base64 characters that do not depend on what stands before and after."""
+    encoded = base64.b64encode(b"\0" * shift + plain)
+    first = -(-shift * 4 // 3)
+    whole = (shift + len(plain)) // 3 * 4
+    return encoded[first:whole]
+
+
+def _scan_file(path: Path, forms: Sequence[tuple[str, str, bytes]]) -> Iterator[ByteHit]:
+    if path.stat().st_size == 0:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        found = {(needle, name) for needle, name, form in forms if _has(content, form, name)}
+        for inflated in _inflated(content):
+            found |= {
+                (needle, f"compressed {name}") for needle, name, form in forms if _has(inflated, form, name)
+            }
+    for needle, form_name in sorted(found):
+        yield ByteHit(path=path, needle=needle, form=form_name)
+
+
+def _has(content: mmap.mmap | bytes, form: bytes, name: str) -> bool:
+    """Whether the form occurs; in plain text not as a part of a longer word."""
+    position = content.find(form)
+    while position >= 0:
+        before = content[max(0, position - 1) : position]
+        after = content[position + len(form) : position + len(form) + 1]
+        if name not in ("utf-8", "json") or not (_is_letter(before) or _is_letter(after)):
+            return True
+        position = content.find(form, position + 1)
+    return False
+
+
+def _is_letter(byte: bytes) -> bool:
+    return byte.isalnum()
+
+
+def _inflated(content: mmap.mmap) -> Iterator[bytes]:
+    for start in _ZLIB_STARTS:
+        position = content.find(start)
+        while position >= 0:
+            inflated = _inflate(content, position)
+            if inflated:
+                yield inflated
+            position = content.find(start, position + 1)
+
+
+def _inflate(content: mmap.mmap, position: int) -> bytes:
+    # 47 lets zlib recognise a zlib or a gzip header by itself.
+    inflater = zlib.decompressobj(47)
+    try:
+        return inflater.decompress(content[position : position + _MAX_INFLATED_BYTES], _MAX_INFLATED_BYTES)
+    except zlib.error:
+        return b""
