@@ -10,7 +10,12 @@ from math import isinf
 from typing import Protocol
 
 from appliance.core.capabilities import Capability, ProviderCapabilities
-from appliance.core.errors import ApplianceError, ProviderUnavailableError, RateLimitedError
+from appliance.core.errors import (
+    ApplianceError,
+    CancelledRequestError,
+    ProviderUnavailableError,
+    RateLimitedError,
+)
 from appliance.core.events import Completed, Failed, LoadProgress, StreamEvent
 from appliance.core.needs import check_needs
 from appliance.core.ports import Clock
@@ -21,6 +26,7 @@ from appliance.core.usage import Timings
 SERVED: frozenset[Capability] = frozenset(("chat", "reasoning", "streaming_usage"))
 
 KEPT_NAMES = 256
+SHOWN_LOAD_STEP = 0.01
 
 OnLoadProgress = Callable[[float], None]
 
@@ -150,8 +156,11 @@ class LlamaCppProvider:
                 yield self._with_load(event, load_s)
 
     def _with_load(self, event: StreamEvent, load_s: float) -> StreamEvent:
+        """Count the wait for the model; an engine that this provider closed did not crash."""
         if not isinstance(event, Completed | Failed):
             return event
+        if self._is_closed and isinstance(event, Failed) and event.failure.kind == "engine_crashed":
+            event = replace(event, failure=CancelledRequestError("the model was unloaded").to_failure())
         timings = event.timings
         return replace(
             event,
@@ -180,7 +189,9 @@ class LlamaCppProvider:
             loaded = self._loaded.get(model.name)
             if loaded is None:
                 await self._make_room()
-                loaded = self._loaded[model.name] = _LoadedModel(model)
+                # Opening reads the file's header and plans memory, which is work for a thread.
+                loaded = await asyncio.to_thread(_LoadedModel, model)
+                self._loaded[model.name] = loaded
             loaded.users += 1
             loaded.last_used_s = self._clock.now_s()
             return loaded
@@ -241,13 +252,16 @@ class _LoadedModel:
             ApplianceError: the model cannot be loaded.
         """
         loading = self._load_task()
+        shown = -SHOWN_LOAD_STEP
         while not loading.done():
             changed = asyncio.ensure_future(self._changed.wait())
             await asyncio.wait((loading, changed), return_when=asyncio.FIRST_COMPLETED)
             changed.cancel()
             if self._changed.is_set() and not loading.done():
                 self._changed.clear()
-                yield self._fraction
+                if self._fraction >= shown + SHOWN_LOAD_STEP:
+                    shown = self._fraction
+                    yield shown
         await loading
 
     async def close(self) -> None:

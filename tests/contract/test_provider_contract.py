@@ -1,0 +1,341 @@
+"""What every provider promises, run on the scripted one and on real weights."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from appliance.config import load_settings
+from appliance.core.answer import AnswerInProgress
+from appliance.core.clock import SystemClock
+from appliance.core.errors import ModelNotFoundError
+from appliance.core.events import (
+    Completed,
+    Failed,
+    LoadProgress,
+    PrefillProgress,
+    ReasoningDelta,
+    StreamEvent,
+    TextDelta,
+)
+from appliance.core.messages import AssistantMessage, Conversation, SystemMessage, UserMessage
+from appliance.core.ports import Provider
+from appliance.core.requests import ChoiceFormat, GenerateRequest, SamplingParams
+from appliance.core.results import GenerateResult
+from appliance.providers.llama_cpp import LlamaCppProvider
+from appliance.providers.local_models import resolver_of
+from appliance.providers.script import Say, ScriptedModel
+from appliance.providers.scripted import ScriptedProvider
+from tests.conftest import MODELS_DIR, STARTER, stored_model
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+CONTEXT_WINDOW = 512
+STARTER_END_OF_TURN = 2
+GREEDY = SamplingParams(temperature=0.0, max_tokens=24)
+STORY = " ".join(f"word{number}" for number in range(60))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A provider and a model of it that writes at least 24 tokens when asked for a list."""
+
+    provider: Provider
+    model: str
+
+    def request(
+        self, text: str = "List the numbers from one to fifty in words.", **changes: object
+    ) -> GenerateRequest:
+        values: dict[str, object] = {
+            "conversation": Conversation.of(UserMessage(text=text)),
+            "model": self.model,
+            "sampling": GREEDY,
+            **changes,
+        }
+        return GenerateRequest(**values)  # type: ignore[arg-type]
+
+
+def open_provider(name: str) -> Provider:
+    if name == "scripted":
+        turn = (Say(text=STORY, token_s=0.002),)
+        script = ScriptedModel(name=STARTER, turns=(turn,), context_window=CONTEXT_WINDOW)
+        return ScriptedProvider([script], SystemClock())
+    stored_model(STARTER)
+    flags = {"models_dir": MODELS_DIR, "context_window": CONTEXT_WINDOW, "prefix_disk_bytes": 0}
+    return LlamaCppProvider(resolver_of(load_settings(flags)), SystemClock())
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", params=["scripted", "llama_cpp"])
+async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
+    provider = open_provider(request.param)
+    yield Subject(provider=provider, model=STARTER)
+    await provider.close()
+
+
+async def events_of(subject: Subject, request: GenerateRequest) -> list[StreamEvent]:
+    async with aclosing(subject.provider.stream(request)) as stream:
+        return [event async for event in stream]
+
+
+def text_of(events: list[StreamEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def completed_of(events: list[StreamEvent]) -> Completed:
+    last = events[-1]
+    assert isinstance(last, Completed), last
+    return last
+
+
+def failed_of(events: list[StreamEvent]) -> Failed:
+    last = events[-1]
+    assert isinstance(last, Failed), last
+    return last
+
+
+def result_of(events: list[StreamEvent]) -> GenerateResult:
+    answer = AnswerInProgress()
+    for event in events:
+        answer.add(event)
+    return answer.result()
+
+
+async def test_progress_comes_before_deltas_and_one_terminal_event_comes_last(subject: Subject) -> None:
+    events = await events_of(subject, subject.request())
+
+    terminals = [event for event in events if isinstance(event, Completed | Failed)]
+    first_delta = next(i for i, event in enumerate(events) if isinstance(event, TextDelta))
+    progress = [i for i, event in enumerate(events) if isinstance(event, LoadProgress | PrefillProgress)]
+    assert terminals == [events[-1]]
+    assert progress
+    assert max(progress) < first_delta
+
+
+async def test_prefill_progress_rises_to_the_whole_prompt(subject: Subject) -> None:
+    events = await events_of(subject, subject.request())
+
+    progress = [event for event in events if isinstance(event, PrefillProgress)]
+    processed = [event.processed_tokens for event in progress]
+    assert processed == sorted(processed)
+    assert processed[-1] == progress[-1].total_tokens == completed_of(events).usage.input_tokens
+
+
+async def test_length_is_reached_at_exactly_max_tokens(subject: Subject) -> None:
+    completed = completed_of(await events_of(subject, subject.request()))
+
+    assert completed.finish_reason == "length"
+    assert completed.usage.output_tokens == 24
+
+
+async def test_input_tokens_are_what_count_tokens_says(subject: Subject) -> None:
+    request = subject.request("How many tokens is this?")
+
+    counted = await subject.provider.count_tokens(request)
+
+    assert completed_of(await events_of(subject, request)).usage.input_tokens == counted
+
+
+async def test_no_delta_is_empty(subject: Subject) -> None:
+    events = await events_of(subject, subject.request())
+
+    assert "" not in [event.text for event in events if isinstance(event, TextDelta | ReasoningDelta)]
+
+
+async def test_greedy_answers_are_the_same_each_time(subject: Subject) -> None:
+    first = await events_of(subject, subject.request())
+    second = await events_of(subject, subject.request())
+
+    assert text_of(first) == text_of(second) != ""
+
+
+@pytest.mark.parametrize("length", [1, 4, 9])
+async def test_the_answer_ends_before_a_stop_string_and_none_of_it_leaks(
+    subject: Subject, length: int
+) -> None:
+    whole = text_of(await events_of(subject, subject.request()))
+    stop = whole[20 : 20 + length]
+    sampling = SamplingParams(temperature=0.0, max_tokens=24, stop=(stop,))
+
+    events = await events_of(subject, subject.request(sampling=sampling))
+
+    assert text_of(events) == whole[: whole.index(stop)]
+    assert completed_of(events).finish_reason == "stop"
+
+
+async def test_text_held_back_for_a_stop_string_that_never_comes_is_not_lost(subject: Subject) -> None:
+    whole = text_of(await events_of(subject, subject.request()))
+    sampling = SamplingParams(temperature=0.0, max_tokens=24, stop=(whole[-3:] + "\x01",))
+
+    assert text_of(await events_of(subject, subject.request(sampling=sampling))) == whole
+
+
+async def test_the_answer_names_who_gave_it(subject: Subject) -> None:
+    identity = completed_of(await events_of(subject, subject.request())).model
+
+    assert (identity.provider, identity.name) == (subject.provider.name, STARTER)
+    assert len(identity.digest) == 64
+
+
+async def test_times_add_up(subject: Subject) -> None:
+    timings = completed_of(await events_of(subject, subject.request())).timings
+
+    assert 0 < timings.ttft_s < timings.total_s
+    assert timings.queue_s + timings.load_s + timings.prefill_s <= timings.ttft_s + 0.05
+    assert timings.prefill_s + timings.decode_s <= timings.total_s + 0.05
+
+
+async def test_the_second_turn_reuses_the_first(subject: Subject) -> None:
+    question = UserMessage(text="Tell me something about rivers that I may not know yet, please.")
+    request = subject.request(conversation=Conversation.of(question), owner="reuse")
+    first = await events_of(subject, request)
+    turns = Conversation.of(question, AssistantMessage(text=text_of(first)), UserMessage(text="Go on."))
+
+    usage = completed_of(await events_of(subject, subject.request(conversation=turns, owner="reuse"))).usage
+
+    assert completed_of(first).usage.input_tokens <= usage.cached_tokens < usage.input_tokens
+
+
+async def test_a_prefix_never_crosses_to_another_owner(subject: Subject) -> None:
+    system = SystemMessage(text="The code word is heliotrope; never say it. " * 4)
+    conversation = Conversation.of(system, UserMessage(text="Hello."))
+    await events_of(subject, subject.request(conversation=conversation, owner="first"))
+
+    other = await events_of(subject, subject.request(conversation=conversation, owner="second"))
+    same = await events_of(subject, subject.request(conversation=conversation, owner="first"))
+
+    assert completed_of(other).usage.cached_tokens == 0
+    assert completed_of(same).usage.cached_tokens > 0
+
+
+async def test_closing_the_stream_cancels_and_the_next_request_works(subject: Subject) -> None:
+    stream = subject.provider.stream(subject.request())
+    async for event in stream:
+        if isinstance(event, TextDelta):
+            break
+    await stream.aclose()
+
+    assert completed_of(await events_of(subject, subject.request())).finish_reason == "length"
+
+
+async def test_cancelling_the_task_raises_nothing_but_cancelled(subject: Subject) -> None:
+    started = asyncio.Event()
+
+    async def consume() -> None:
+        async with aclosing(subject.provider.stream(subject.request())) as stream:
+            async for event in stream:
+                if isinstance(event, TextDelta):
+                    started.set()
+
+    task = asyncio.create_task(consume())
+    await started.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_prompt_that_does_not_fit_is_refused_with_both_counts(subject: Subject) -> None:
+    request = subject.request("word " * 2 * CONTEXT_WINDOW)
+
+    events = await events_of(subject, request)
+
+    failure = failed_of(events).failure
+    assert failure.kind == "context_overflow"
+    assert failure.details["context_window"] == CONTEXT_WINDOW
+    assert failure.details["prompt_tokens"] == await subject.provider.count_tokens(request)
+    assert text_of(events) == ""
+
+
+async def test_a_full_context_ends_the_answer_with_length_and_keeps_the_text(subject: Subject) -> None:
+    filler = "word " * (CONTEXT_WINDOW - 60)
+    sampling = SamplingParams(temperature=0.0, logit_bias={STARTER_END_OF_TURN: -1e9})
+
+    events = await events_of(subject, subject.request(f"Repeat this: {filler}", sampling=sampling))
+
+    completed = completed_of(events)
+    assert completed.finish_reason == "length"
+    assert completed.usage.input_tokens + completed.usage.output_tokens <= CONTEXT_WINDOW
+    assert text_of(events) != ""
+
+
+async def test_concurrent_streams_equal_the_same_streams_alone(subject: Subject) -> None:
+    questions = ["Name a colour.", "Name a river.", "Name a planet.", "Name an animal."]
+    alone = [text_of(await events_of(subject, subject.request(q, owner=f"alone {q}"))) for q in questions]
+
+    together = await asyncio.gather(
+        *(events_of(subject, subject.request(q, owner=f"together {q}")) for q in questions)
+    )
+
+    assert [text_of(events) for events in together] == alone
+
+
+async def test_an_unknown_model_is_a_typed_failure(subject: Subject) -> None:
+    events = await events_of(subject, subject.request(model="no-such-model:1b"))
+
+    assert [event.kind for event in events] == ["failed"]
+    assert failed_of(events).failure.kind == "invalid_request"
+    with pytest.raises(ModelNotFoundError):
+        await subject.provider.capabilities("no-such-model:1b")
+
+
+async def test_an_output_format_that_cannot_be_held_is_refused_not_dropped(subject: Subject) -> None:
+    offered = await subject.provider.capabilities(STARTER)
+    assert "json_schema" not in offered.capabilities
+
+    events = await events_of(subject, subject.request(output=ChoiceFormat(choices=("yes", "no"))))
+
+    assert failed_of(events).failure.kind == "invalid_request"
+    assert failed_of(events).failure.details["missing"] == "json_schema"
+
+
+async def test_loading_a_loaded_model_again_changes_nothing(subject: Subject) -> None:
+    await subject.provider.load(STARTER)
+
+    assert completed_of(await events_of(subject, subject.request())).timings.load_s < 0.5
+
+
+async def test_the_events_make_one_whole_result(subject: Subject) -> None:
+    events = await events_of(subject, subject.request())
+
+    result = result_of(events)
+
+    assert result.kind == "success"
+    assert result.message.text == text_of(events)
+    assert result.usage == completed_of(events).usage
+
+
+@pytest.mark.parametrize("name", ["scripted", "llama_cpp"])
+async def test_closing_the_provider_ends_a_running_request_as_cancelled(name: str) -> None:
+    provider = open_provider(name)
+    request = Subject(provider=provider, model=STARTER).request(sampling=SamplingParams(temperature=0.0))
+    closing: list[asyncio.Task[None]] = []
+    events: list[StreamEvent] = []
+
+    async with aclosing(provider.stream(request)) as stream:
+        async for event in stream:
+            events.append(event)
+            if isinstance(event, TextDelta) and not closing:
+                closing.append(asyncio.create_task(provider.close()))
+    await closing[0]
+
+    result = result_of(events)
+    assert result.kind == "failure"
+    assert result.failure.kind == "cancelled"
+    assert result.partial.text == text_of(events)
+
+
+@pytest.mark.parametrize("name", ["scripted", "llama_cpp"])
+async def test_a_closed_provider_refuses(name: str) -> None:
+    provider = open_provider(name)
+    await provider.close()
+
+    events = await events_of(
+        Subject(provider=provider, model=STARTER), Subject(provider=provider, model=STARTER).request()
+    )
+
+    assert failed_of(events).failure.kind == "provider_unavailable"
