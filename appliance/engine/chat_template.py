@@ -20,6 +20,7 @@ from types import FrameType
 from typing import NoReturn
 
 import jinja2
+from jinja2.exceptions import SecurityError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -33,9 +34,7 @@ _TEMPLATE_LIMIT_CHARACTERS = 1 << 18
 _REPEAT_LIMIT_CHARACTERS = 1 << 16
 
 # Used where the weights carry no template: the plain text of the turns, as base models continue it.
-PLAIN_TEMPLATE = (
-    "{%- for message in messages -%}{{ message.content }}\n{% endfor -%}"
-)
+PLAIN_TEMPLATE = "{%- for message in messages -%}{{ message.content }}\n{% endfor -%}"
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -57,13 +56,13 @@ class _BoundedEnvironment(ImmutableSandboxedEnvironment):
         self, context: jinja2.runtime.Context, operator: str, left: object, right: object
     ) -> object:
         if operator == "**":
-            raise jinja2.sandbox.SecurityError("powers are not allowed in a chat template")
+            raise SecurityError("powers are not allowed in a chat template")
         if operator == "*" and (_is_sized(left) or _is_sized(right)):
             sized, times = (left, right) if _is_sized(left) else (right, left)
             if not isinstance(times, int) or len(sized) * times > _REPEAT_LIMIT_CHARACTERS:  # type: ignore[arg-type]
-                raise jinja2.sandbox.SecurityError("a repetition in the chat template is too long")
+                raise SecurityError("a repetition in the chat template is too long")
         if operator == "%" and isinstance(left, str):
-            raise jinja2.sandbox.SecurityError("format strings are not allowed in a chat template")
+            raise SecurityError("format strings are not allowed in a chat template")
         return super().call_binop(context, operator, left, right)
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
@@ -155,7 +154,14 @@ class ChatTemplate:
             raise InvalidRequestError(f"the model's chat template refuses this conversation: {exc}") from exc
         except TimeoutError as exc:
             raise ModelFileError(f"the chat template did not end within {RENDER_LIMIT_S:g} s") from exc
-        except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as exc:
+        except (
+            jinja2.TemplateError,
+            ArithmeticError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ) as exc:
             raise ModelFileError(
                 f"the chat template failed on this conversation: {exc}",
                 hint="give another one with `chat_template` in the model card",
@@ -269,8 +275,8 @@ def _to_json(
 
 
 def _bounded_indent(text: str, width: int = 4, first: bool = False, blank: bool = False) -> str:
-    if not isinstance(width, int) or width > 64:
-        raise jinja2.sandbox.SecurityError("an indent of the chat template is too wide")
+    if width > 64:
+        raise SecurityError("an indent of the chat template is too wide")
     return jinja2.filters.do_indent(text, width, first, blank)
 
 
@@ -279,7 +285,7 @@ def _raise_exception(message: object) -> NoReturn:
 
 
 def _strftime_now(pattern: str) -> str:
-    return datetime.now().strftime(pattern)
+    return datetime.now().astimezone().strftime(pattern)
 
 
 @contextmanager

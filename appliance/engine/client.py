@@ -207,9 +207,7 @@ class Engine:
         finally:
             os.close(log)
 
-    async def _read_reports(
-        self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process
-    ) -> None:
+    async def _read_reports(self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
         with suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 (length,) = protocol.HEADER.unpack(await reader.readexactly(protocol.HEADER.size))
@@ -317,7 +315,9 @@ class Engine:
 
     def _log_path(self) -> Path:
         assert self._params.log_dir is not None
-        return self._params.log_dir / f"worker-{self._params.model_name.replace('/', '_').replace(':', '_')}.log"
+        return (
+            self._params.log_dir / f"worker-{self._params.model_name.replace('/', '_').replace(':', '_')}.log"
+        )
 
     def _log_hint(self) -> str:
         return f"; its log is {self._log_path()}" if self._params.log_dir else ""

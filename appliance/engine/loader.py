@@ -9,6 +9,7 @@ from time import perf_counter
 
 import psutil
 
+from appliance.catalog.gguf import read_gguf
 from appliance.core.errors import ContextOverflowError, InvalidRequestError
 from appliance.core.requests import GenerateRequest
 from appliance.engine import native
@@ -77,6 +78,7 @@ def load(params: EngineParams, on_progress: Callable[[float], None]) -> LoadedMo
         InvalidRequestError: the context asked for is longer than the model was trained for.
     """
     started_s = perf_counter()
+    read_gguf(params.model_path)  # refuses a damaged or hostile file before anything maps it
     native.initialise()
     model = Model(params.model_path, gpu_layers=params.gpu_layers, on_progress=on_progress)
     if params.context_window > model.trained_context > 0:
@@ -96,9 +98,7 @@ def load(params: EngineParams, on_progress: Callable[[float], None]) -> LoadedMo
         guarded=tokenizer.guarded,
     )
     store = _open_store(params)
-    cache = PrefixCache(
-        context, sequences=params.sequence_limit, can_rewind=model.can_rewind, store=store
-    )
+    cache = PrefixCache(context, sequences=params.sequence_limit, can_rewind=model.can_rewind, store=store)
     info = EngineInfo(
         pid=os.getpid(),
         model_name=params.model_name,
@@ -138,9 +138,9 @@ def _open_store(params: EngineParams) -> PrefixStore | None:
     }
     try:
         return PrefixStore(
-            params.prefix_dir / params.model_digest[:32], identity=identity, limit_bytes=params.prefix_disk_bytes
+            params.prefix_dir / params.model_digest[:32],
+            identity=identity,
+            limit_bytes=params.prefix_disk_bytes,
         )
     except OSError:
         return None  # a cache that cannot be opened is an empty cache
-
-

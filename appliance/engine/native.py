@@ -6,7 +6,7 @@ Everything here is a thin call of the low-level bindings; no copy of logits, no 
 from __future__ import annotations
 
 import ctypes
-import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,7 +59,7 @@ def build_identity() -> str:
 
 def system_info() -> str:
     """Features the build uses on this machine, as llama.cpp prints them."""
-    return lib.llama_print_system_info().decode("utf-8", "replace").strip()
+    return str(lib.llama_print_system_info().decode("utf-8", "replace")).strip()
 
 
 class Model:
@@ -167,14 +167,10 @@ class Vocabulary:
         data = text.encode("utf-8", "surrogatepass")
         capacity = len(data) + 8
         tokens = (ctypes.c_int32 * capacity)()
-        count = lib.llama_tokenize(
-            self._pointer, data, len(data), tokens, capacity, add_bos, parse_special
-        )
+        count = lib.llama_tokenize(self._pointer, data, len(data), tokens, capacity, add_bos, parse_special)
         if count < 0:
             tokens = (ctypes.c_int32 * -count)()
-            count = lib.llama_tokenize(
-                self._pointer, data, len(data), tokens, -count, add_bos, parse_special
-            )
+            count = lib.llama_tokenize(self._pointer, data, len(data), tokens, -count, add_bos, parse_special)
         return list(tokens[:count])
 
 
@@ -199,9 +195,10 @@ class Batch:
             ("seq_id", self._sequence_pointers),
             ("logits", self._outputs),
         )
-        types = dict(lib.llama_batch._fields_)
+        types = {field[0]: field[1] for field in lib.llama_batch._fields_}
         for name, array in fields:
-            setattr(self.raw, name, ctypes.cast(array.ctypes.data, types[name]))
+            pointer = ctypes.cast(array.ctypes.data, types[name])  # type: ignore[type-var]
+            setattr(self.raw, name, pointer)
         self.clear()
 
     def clear(self) -> None:
@@ -233,10 +230,6 @@ class Batch:
         self.count = end
         self.output_count += outputs
         return first_row
-
-    def index_of_output(self, row: int) -> int:
-        """Index in the batch of the token that has the given output row."""
-        return int(np.flatnonzero(self._outputs[: self.count])[row])
 
 
 def output_limit(params: EngineParams) -> int:
@@ -337,6 +330,5 @@ def _native_flag_reader() -> object:
     string and 1 for the flag, which llama.cpp reads as false and true.
     """
     address = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value
+    assert address is not None
     return lib.ggml_abort_callback(address)
-
-

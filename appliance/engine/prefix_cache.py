@@ -69,9 +69,7 @@ class PrefixCache:
         """Tokens in kept sequences; cells that several share count for each."""
         return sum(len(kept.tokens) for kept in self._kept)
 
-    def begin(
-        self, owner: str, prompt: list[int], running: Iterable[PrefixSource]
-    ) -> tuple[int, int] | None:
+    def begin(self, owner: str, prompt: list[int], running: Iterable[PrefixSource]) -> tuple[int, int] | None:
         """Take a sequence for a prompt, filled with the longest known prefix.
 
         Returns:
@@ -145,7 +143,8 @@ class PrefixCache:
     ) -> tuple[KeptSequence | PrefixSource | None, int]:
         best: KeptSequence | PrefixSource | None = None
         best_length = 0
-        for source in (*self._kept, *running):
+        sources: tuple[KeptSequence | PrefixSource, ...] = (*self._kept, *running)
+        for source in sources:
             if source.owner != owner:
                 continue
             length = common_prefix(source.tokens, tokens)

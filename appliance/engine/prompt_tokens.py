@@ -38,11 +38,13 @@ class PromptTokenizer:
             text = vocabulary.token_text(token)
             if vocabulary.is_control(token):
                 guarded.append(text)
-            elif vocabulary.is_user_defined(token) and text.strip():
-                if vocabulary.is_end(token) or (len(text) > 2 and text in template_source):
-                    guarded.append(text)
-                    self._always_matched.add(text)
+            elif vocabulary.is_user_defined(token) and self._is_marker(token, text, template_source):
+                guarded.append(text)
+                self._always_matched.add(text)
         return tuple(guarded)
+
+    def _is_marker(self, token: int, text: str, template_source: str) -> bool:
+        return self._vocabulary.is_end(token) or (len(text.strip()) > 2 and text in template_source)
 
     def tokenize(self, pieces: Sequence[PromptPiece]) -> list[int]:
         """Tokenise a rendered prompt; the beginning-of-text token is added once where the model wants it."""

@@ -81,7 +81,7 @@ def _bias_arrays(
 def _build_chain(params: SamplingParams, seed: int, vocabulary_size: int) -> lib.llama_sampler_p:
     chain_params = lib.llama_sampler_chain_default_params()
     chain_params.no_perf = True
-    chain = lib.llama_sampler_chain_init(chain_params)
+    chain: lib.llama_sampler_p = lib.llama_sampler_chain_init(chain_params)
     links = []
     if _has_penalties(params):
         links.append(

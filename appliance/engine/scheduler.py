@@ -1,7 +1,7 @@
 """The one loop of a worker: admit, prefill, decode, sample, emit, cancel. Runs in the thread that owns the context.
 
-Every step is one forward pass over a batch that holds the next token of each decoding slot and a chunk of the
-prompts that are still being prefilled, so that a long prompt never stops the answers beside it.
+A step is one forward pass over the next tokens of all decoding slots, and one over a chunk of one prompt that is
+being prefilled, so that a long prompt never stops the answers beside it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -25,6 +26,7 @@ from appliance.engine.slots import Job, Slot
 WAITING_LIMIT = 4096
 
 _DONE, _NO_ROOM, _ABORTED = 0, 1, 2
+_TILE_TOKENS = 64
 
 
 @dataclass(slots=True)
@@ -63,7 +65,8 @@ class Scheduler:
         self._waiting: deque[Job] = deque()
         self._slots: list[Slot] = []
         self.counters = Counters()
-        self.prefilling_ids: frozenset[int] = frozenset()
+        self.prefilling_id: int | None = None
+        self._oldest_first = False
 
     @property
     def is_idle(self) -> bool:
@@ -89,18 +92,24 @@ class Scheduler:
         self._waiting.append(job)
 
     def step(self) -> None:
-        """Admit what fits, run one forward pass, and act on its logits."""
+        """Admit what fits; run one pass over the decoding slots and one over a chunk of one prompt.
+
+        Prompts are evaluated one at a time and in chunks with fixed boundaries, never mixed with other sequences:
+        llama.cpp picks its attention kernel by the number of tokens in a pass, so a mixed pass would round
+        differently and a greedy answer would depend on who else is being served.
+        """
         self._drop_cancelled()
         self._admit()
-        in_batch = self._fill_batch()
-        if not in_batch:
-            return
-        outcome = self._decode(in_batch)
-        if outcome == _ABORTED:
-            self._rewind(in_batch)
-        elif outcome == _DONE:
-            self._after_pass(in_batch)
-        self._retire()
+        decoding = [slot for slot in self._slots if slot.is_generating and slot.pending == 1]
+        if decoding:
+            self._run_pass(decoding, self._fill_decode)
+            self._retire()
+        prefilling = self._next_to_prefill()
+        if prefilling is not None:
+            self.prefilling_id = prefilling.job.id
+            self._run_pass([prefilling], partial(self._fill_chunk, is_shared=bool(decoding)))
+            self.prefilling_id = None
+            self._retire()
 
     def fail_all(self, error: EngineCrashedError) -> None:
         """End everything with one error."""
@@ -149,42 +158,42 @@ class Scheduler:
 
     def _running_sources(self) -> list[PrefixSource]:
         return [
-            PrefixSource(slot.sequence, slot.job.request.owner, np.array(slot.tokens[: slot.evaluated], np.int32))
+            PrefixSource(
+                slot.sequence, slot.job.request.owner, np.array(slot.tokens[: slot.evaluated], np.int32)
+            )
             for slot in self._slots
         ]
 
-    def _fill_batch(self) -> list[Slot]:
+    def _run_pass(self, slots: list[Slot], fill: Callable[[list[Slot]], None]) -> None:
         self._batch.clear()
-        decoding = [slot for slot in self._slots if slot.is_generating and slot.pending == 1]
-        for slot in decoding:
+        fill(slots)
+        outcome = self._decode(slots)
+        if outcome == _ABORTED:
+            self._rewind(slots)
+        elif outcome == _DONE:
+            self._after_pass(slots)
+
+    def _fill_decode(self, slots: list[Slot]) -> None:
+        for slot in slots:
             slot.batch_index = self._batch.count
             slot.batch_tokens = 1
             slot.output_row = self._batch.add_one(slot.tokens[-1], slot.evaluated, slot.sequence)
-        prefilling = self._fill_prefill([slot for slot in self._slots if slot not in decoding])
-        self.prefilling_ids = frozenset(slot.job.id for slot in prefilling)
-        return decoding + prefilling
 
-    def _fill_prefill(self, slots: list[Slot]) -> list[Slot]:
-        """Add prompt chunks: the oldest slot gets at least half of the room, the shortest remainders the rest."""
-        if not slots:
-            return []
-        is_shared = self._batch.count > 0
+    def _next_to_prefill(self) -> Slot | None:
+        """The prompt to go on with: the oldest and the one with least left take turns, so that none starves."""
+        waiting = [
+            slot for slot in self._slots if not slot.is_finished and slot.pending > int(slot.is_generating)
+        ]
+        if not waiting:
+            return None
+        self._oldest_first = not self._oldest_first
+        return waiting[0] if self._oldest_first else min(waiting, key=lambda slot: slot.pending)
+
+    def _fill_chunk(self, slots: list[Slot], *, is_shared: bool) -> None:
+        (slot,) = slots
         params = self._params
-        room = params.shared_prefill_chunk_tokens if is_shared else params.prefill_chunk_tokens
-        oldest = slots[0]
-        shares = {id(oldest): min(oldest.pending, max(1, room // 2))}
-        room -= shares[id(oldest)]
-        for slot in sorted(slots, key=lambda slot: slot.pending):
-            extra = min(slot.pending - shares.get(id(slot), 0), room)
-            if extra > 0:
-                shares[id(slot)] = shares.get(id(slot), 0) + extra
-                room -= extra
-        chosen = [slot for slot in slots if shares.get(id(slot), 0) > 0]
-        for slot in chosen:
-            self._add_chunk(slot, shares[id(slot)])
-        return chosen
-
-    def _add_chunk(self, slot: Slot, count: int) -> None:
+        limit = params.shared_prefill_chunk_tokens if is_shared else params.prefill_chunk_tokens
+        count = _chunk_tokens(slot.evaluated, slot.pending, limit)
         chunk = slot.tokens[slot.evaluated : slot.evaluated + count]
         wants_logits = count == slot.pending
         slot.batch_tokens = count
@@ -250,6 +259,18 @@ class Scheduler:
                 slot.sampler.close()
                 self._cache.keep(slot.sequence, slot.job.request.owner, slot.tokens[: slot.evaluated])
         self._slots = [slot for slot in self._slots if not slot.is_finished]
+
+
+def _chunk_tokens(evaluated: int, pending: int, limit: int) -> int:
+    """Tokens of the next pass over a prompt: up to a multiple of the tile from its start, then the rest.
+
+    llama.cpp computes attention in tiles of 64 tokens where a pass has that many and one by one where it has
+    fewer. Boundaries at multiples of the tile make each token take the same way however large the chunks are.
+    """
+    if evaluated + pending <= _TILE_TOKENS or limit < _TILE_TOKENS:
+        return min(pending, limit)
+    end = (evaluated + min(pending, limit)) // _TILE_TOKENS * _TILE_TOKENS
+    return end - evaluated if end > evaluated else pending
 
 
 def _most_cells(job: Job) -> int:

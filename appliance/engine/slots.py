@@ -96,7 +96,7 @@ class Slot:
         if self._forced:
             return self._forced.pop(0)
         if self._must_close_thinking():
-            assert self._reasoning is not None and self.job.reasoning_tags is not None
+            assert self.job.reasoning_tags is not None
             closing = "\n" + self.job.reasoning_tags[1] + "\n\n"
             self._forced = self.vocabulary.tokenize(closing, parse_special=True)
             return self._forced.pop(0)

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic, perf_counter
 
 import psutil
@@ -126,7 +127,7 @@ class Worker:
 
     def _cancel(self, job_id: int) -> None:
         self._cancelled.add(job_id)
-        if job_id in self._scheduler.prefilling_ids:
+        if job_id == self._scheduler.prefilling_id:
             self._loaded.context.abort()
 
     def _take_commands(self) -> None:
@@ -181,7 +182,7 @@ class Worker:
             self._scheduler.submit(self._loaded.prepare(job_id, command.request, emit, arrived_s))
         except ApplianceError as error:
             emit(Failed(failure=error.to_failure()))
-        except Exception as exc:  # one request's fault must not end the others
+        except Exception as exc:  # noqa: BLE001 one request's fault must not end the others
             emit(Failed(failure=InternalError(f"the engine failed on this request: {exc!r}").to_failure()))
 
     def _answer(self, command: Count | Tokenize | AskStats | SavePrefixes | ForgetOwner) -> None:
@@ -239,8 +240,8 @@ def _peak_resident_bytes() -> int:
 
 def _prefer_as_victim() -> None:
     """Ask Linux to end this process rather than the parent when memory runs out."""
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-        file.write("500")
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
 
 
 def _load(connection: Connection, params: EngineParams) -> LoadedModel | None:
