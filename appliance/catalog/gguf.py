@@ -109,6 +109,10 @@ class _InfoReader:
         self._architecture = self._architecture_name()
         self._check_tokenizer()
         block_count = self._integer("block_count")
+        if block_count > MAX_LAYERS:
+            raise self._fail(
+                f"{self._architecture}.block_count is {block_count}, at most {MAX_LAYERS} are allowed"
+            )
         split_count = self._general_integer("split.count")
         if split_count <= 1:
             self._check_blocks(block_count)
@@ -209,10 +213,6 @@ class _InfoReader:
         return numbers[:block_count]
 
     def _check_blocks(self, block_count: int) -> None:
-        if block_count > MAX_LAYERS:
-            raise self._fail(
-                f"{self._architecture}.block_count is {block_count}, at most {MAX_LAYERS} are allowed"
-            )
         found = {int(match[1]) for tensor in self._header.tensors if (match := _BLOCK.match(tensor.name))}
         # Layers for multi-token prediction are counted and may be left out.
         optional = self._integer("nextn_predict_layers")
