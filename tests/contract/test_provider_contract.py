@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from appliance.config import load_settings
+from appliance.config import Scalar, load_settings
 from appliance.core.answer import AnswerInProgress
 from appliance.core.clock import SystemClock
 from appliance.core.errors import ModelNotFoundError
@@ -66,7 +66,11 @@ def open_provider(name: str) -> Provider:
         script = ScriptedModel(name=STARTER, turns=(turn,), context_window=CONTEXT_WINDOW)
         return ScriptedProvider([script], SystemClock())
     stored_model(STARTER)
-    flags = {"models_dir": MODELS_DIR, "context_window": CONTEXT_WINDOW, "prefix_disk_bytes": 0}
+    flags: dict[str, Scalar | None] = {
+        "models_dir": MODELS_DIR,
+        "context_window": CONTEXT_WINDOW,
+        "prefix_disk_bytes": 0,
+    }
     return LlamaCppProvider(resolver_of(load_settings(flags)), SystemClock())
 
 
@@ -263,15 +267,19 @@ async def test_a_full_context_ends_the_answer_with_length_and_keeps_the_text(sub
     assert text_of(events) != ""
 
 
-async def test_concurrent_streams_equal_the_same_streams_alone(subject: Subject) -> None:
-    questions = ["Name a colour.", "Name a river.", "Name a planet.", "Name an animal."]
-    alone = [text_of(await events_of(subject, subject.request(q, owner=f"alone {q}"))) for q in questions]
+async def test_concurrent_streams_are_not_mixed(subject: Subject) -> None:
+    """Each stream is forced to a token and a length of its own, so that rounding in a batch changes nothing."""
+    requests = [
+        subject.request(sampling=SamplingParams(temperature=0.0, max_tokens=length, logit_bias={token: 1e9}))
+        for length, token in ((5, 1000), (9, 2000), (14, 3000), (20, 4000))
+    ]
+    alone = [await events_of(subject, request) for request in requests]
 
-    together = await asyncio.gather(
-        *(events_of(subject, subject.request(q, owner=f"together {q}")) for q in questions)
-    )
+    together = await asyncio.gather(*(events_of(subject, request) for request in requests))
 
-    assert [text_of(events) for events in together] == alone
+    assert [text_of(events) for events in together] == [text_of(events) for events in alone]
+    assert [completed_of(events).usage.output_tokens for events in together] == [5, 9, 14, 20]
+    assert len({text_of(events) for events in together}) == 4
 
 
 async def test_an_unknown_model_is_a_typed_failure(subject: Subject) -> None:
