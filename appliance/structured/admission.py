@@ -17,10 +17,11 @@ from appliance.core.requests import (
     TextFormat,
 )
 from appliance.structured.document import SchemaDocument, parse_schema
-from appliance.structured.grammar import grammar_error, json_grammar, lark_grammar, regex_grammar
+from appliance.structured.finiteness import has_finite_value
+from appliance.structured.grammar import TOO_SLOW, grammar_error, json_grammar, lark_grammar, regex_grammar
 from appliance.structured.json_text import JsonScan, JsonValue, dump_json
 from appliance.structured.report import KeywordReport, Problem, StructuredLimits
-from appliance.structured.rewrite import RELAXATIONS, Relaxation, Rewriter
+from appliance.structured.rewrite import RELAXATIONS, Rewriter
 from appliance.structured.validator import check_schema, validator_of
 
 _CACHE_SIZE: Final = 256
@@ -110,12 +111,19 @@ def _admit(output: OutputFormat, limits: StructuredLimits, closes_objects: bool)
 def _admit_schema(output: JsonSchemaFormat, limits: StructuredLimits, closes_objects: bool) -> Admitted:
     schema = parse_schema(output.schema_json, limits)
     document = SchemaDocument(schema)
+    document.check_references()
     check_schema(schema, document.draft)
     error = ""
-    for count in range(len(RELAXATIONS) + 1):
-        relaxed: frozenset[Relaxation] = frozenset(RELAXATIONS[:count])
-        rewriter = Rewriter(document, limits, closes_objects=closes_objects, relaxed=relaxed)
-        grammar = json_grammar(rewriter.run())
+    attempts = [frozenset(RELAXATIONS[:count]) for count in range(len(RELAXATIONS) + 1)]
+    while attempts:
+        rewriter = Rewriter(document, limits, closes_objects=closes_objects, relaxed=attempts.pop(0))
+        rewritten = rewriter.run()
+        if not has_finite_value(rewritten):
+            raise SchemaRejectedError(
+                "no finite value can satisfy the schema: it needs itself inside itself, or contradicts itself",
+                hint="make the recursive property optional, or allow null or an empty array there",
+            )
+        grammar = json_grammar(rewritten)
         error = _size_error(grammar, limits) or grammar_error(grammar)
         if not error:
             return Admitted(
@@ -126,6 +134,9 @@ def _admit_schema(output: JsonSchemaFormat, limits: StructuredLimits, closes_obj
                 f"no value can satisfy the schema: {_first_line(error)}",
                 hint="look for contradictions: required names that are not allowed, bounds that cross",
             )
+        if error == TOO_SLOW:
+            # Every attempt costs its share of time: leave out the costly parts at once.
+            attempts = attempts[-1:]
     raise SchemaRejectedError(
         f"the grammar cannot hold the schema: {_first_line(error)}", hint=_PREFERRED_HINT
     )

@@ -77,7 +77,10 @@ class ClosedObjects:
                 is_open = is_open or (always and found.is_open)
                 has_open_branch = has_open_branch or found.has_open_branch or (not always and found.is_open)
         return Mentions(
-            names=union(*names, *needed), patterns=union(*patterns), is_open=is_open, has_open_branch=has_open_branch
+            names=union(*names, *needed),
+            patterns=union(*patterns),
+            is_open=is_open,
+            has_open_branch=has_open_branch,
         )
 
     def order(self, schema: JsonObject) -> Names:

@@ -124,6 +124,17 @@ class SchemaDocument:
                 self.adopt(value, parent)
         return made
 
+    def check_references(self) -> None:
+        """Resolve every reference of the document.
+
+        Raises:
+            SchemaRejectedError: one is remote, or names nothing.
+        """
+        for _, schema in list(self.subschemas()):
+            reference = schema.get("$ref")
+            if isinstance(reference, str) and not self.is_meta_schema(reference):
+                self.resolve(schema, reference)
+
     def resolve(self, schema: JsonObject, reference: str, keyword: str = "$ref") -> JsonValue:
         """Return the subschema a reference means.
 

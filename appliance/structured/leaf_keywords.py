@@ -59,6 +59,10 @@ class LeafKeywords:
 
     def rewrite(self, schema: JsonObject, constraints: JsonObject, relaxed: list[Relaxed]) -> JsonObject:
         """Return the part for the grammar; add to `relaxed` what it leaves out."""
+        place = self._document.pointer(schema) or ""
+        self._refuse_above(place, constraints, "minLength", self._limits.string_characters, "characters")
+        self._refuse_above(place, constraints, "minItems", self._limits.array_items, "items")
+        self._refuse_wide(place, constraints)
         kinds = constraints.get("type")
         base: JsonObject = {} if kinds is None else {"type": kinds}
         if kinds is None or "string" in kinds:  # type: ignore[operator]
@@ -66,7 +70,7 @@ class LeafKeywords:
         if kinds is None or "number" in kinds or "integer" in kinds:  # type: ignore[operator]
             base.update(self._number(constraints, relaxed))
         if kinds is None or "array" in kinds:  # type: ignore[operator]
-            base.update(self._array(schema, constraints, relaxed))
+            base.update(self._array(constraints, relaxed))
         if kinds is None or "object" in kinds:  # type: ignore[operator]
             base.update(self._object(constraints, relaxed))
         return base
@@ -149,9 +153,9 @@ class LeafKeywords:
                 return kept
         return {}
 
-    def _array(self, schema: JsonObject, constraints: JsonObject, relaxed: list[Relaxed]) -> JsonObject:
+    def _array(self, constraints: JsonObject, relaxed: list[Relaxed]) -> JsonObject:
         found = self._items(constraints)
-        self._item_counts(schema, constraints, found, relaxed)
+        self._item_counts(constraints, found, relaxed)
         if "unevaluatedItems" in constraints and "items" not in found:
             if any(key in constraints for key in (*_IN_PLACE, "contains")):
                 relaxed.append(
@@ -178,27 +182,40 @@ class LeafKeywords:
             found["items"] = self._child(items)
         return found
 
-    def _item_counts(
-        self, schema: JsonObject, constraints: JsonObject, found: JsonObject, relaxed: list[Relaxed]
-    ) -> None:
+    def _item_counts(self, constraints: JsonObject, found: JsonObject, relaxed: list[Relaxed]) -> None:
         minimum, maximum = _count(constraints, "minItems"), _count(constraints, "maxItems")
         if "contains" in constraints:
             minimum = max(
                 minimum or 0, _count(constraints, "minContains") if "minContains" in constraints else 1
             )  # type: ignore[type-var]
-        if minimum is not None and minimum > self._limits.array_items:
-            raise SchemaRejectedError(
-                f"an array needs at least {minimum} items; {self._limits.array_items} is the limit",
-                pointer=f"{self._document.pointer(schema) or ''}/minItems",
-                keyword="minItems",
-                hint=f"ask for at most {self._limits.array_items} items at once",
-            )
+        minimum = min(minimum, self._limits.array_items) if minimum is not None else None
         if minimum:
             found["minItems"] = minimum
         if maximum is not None and maximum <= self._limits.array_items:
             found["maxItems"] = maximum
         elif maximum is not None:
             relaxed.append(Relaxed(keyword="maxItems", note=f"above {self._limits.array_items} items"))
+
+    @staticmethod
+    def _refuse_above(place: str, constraints: JsonObject, keyword: str, limit: int, unit: str) -> None:
+        value = constraints.get(keyword)
+        if isinstance(value, (int, float)) and value > limit:
+            raise SchemaRejectedError(
+                f"{keyword} asks for at least {value} {unit}; {limit} is the limit",
+                pointer=f"{place}/{keyword}",
+                keyword=keyword,
+                hint=f"ask for at most {limit} {unit} at once",
+            )
+
+    def _refuse_wide(self, place: str, constraints: JsonObject) -> None:
+        properties, limit = constraints.get("properties"), self._limits.object_properties
+        if isinstance(properties, dict) and len(properties) > limit:
+            raise SchemaRejectedError(
+                f"an object has {len(properties)} properties; {limit} is the limit",
+                pointer=f"{place}/properties",
+                keyword="properties",
+                hint="ask for a part of the properties at a time",
+            )
 
     def _object(self, constraints: JsonObject, relaxed: list[Relaxed]) -> JsonObject:
         found: JsonObject = {}

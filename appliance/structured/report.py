@@ -40,7 +40,10 @@ class StructuredLimits:
     schema_depth: int = 100
     schema_nodes: int = 20_000
     enumeration_values: int = 20_000
+    nested_enumeration_values: int = 1_000
     array_items: int = 1_000
+    object_properties: int = 1_000
+    string_characters: int = 100_000
     grammar_branches: int = 64
     grammar_bytes: int = 2_000_000
     repairs: int = 12

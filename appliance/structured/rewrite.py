@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from typing import Final, Literal
 
 from appliance.core.errors import SchemaRejectedError
@@ -25,6 +26,8 @@ RELAXATIONS: Final[tuple[Relaxation, ...]] = (
 )
 
 _HOIST_DEPTH: Final = 8
+_MAX_COMPARED: Final = 30
+_MAX_ALTERNATIVES: Final = 512
 _STATUS_ORDER: Final = ("enforced", "annotation", "checked_after", "refused")
 _VALUES: Final = ("enum", "const")
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -202,6 +205,14 @@ class Rewriter:
         return {"allOf": [self._enumeration(schema, values), self._rewrite(others, scope)]}
 
     def _enumeration(self, schema: JsonObject, values: list[JsonValue]) -> JsonValue:
+        nested = sum(isinstance(value, (list, dict)) for value in values)
+        if nested > self._limits.nested_enumeration_values:
+            raise SchemaRejectedError(
+                f"an enum lists {nested} objects or arrays; {self._limits.nested_enumeration_values} is the limit",
+                pointer=f"{self._document.pointer(schema) or ''}/enum",
+                keyword="enum",
+                hint="list short names and look the objects up afterwards",
+            )
         for value in values:
             _check_exact_numbers(value, self._document.pointer(schema) or "")
         unique = {json.dumps(value): value for value in values}
@@ -221,17 +232,42 @@ class Rewriter:
             self._report(schema, item.keyword, item.status, item.note)
         is_closed = closes and inner_scope is not None and not mentions.has_open_branch
         names = union(mentions.names, scope or ()) if is_closed else mentions.names
-        self._arrange(schema, base, constraints, names)
+        self._arrange(base, constraints, names)
         if is_closed:
             self._close(base, constraints, mentions)
         parts = self._parts(schema, constraints, inner_scope)
         parts += self._groups(schema, constraints, scope if closes else None)
         parts = [part for part in parts if part is not True]
+        if "reference siblings" in self._relaxed and self._meets_itself(constraints) and len(parts) == 1:
+            # The grammar cannot intersect with what is not finished yet.
+            self._leave_to_check(schema, "$ref", "an alternative is recursive and has keywords beside it")
+            base = {}
         if any(part is False for part in parts):
             return False
+        parts = self._affordable(schema, parts)
         if not parts:
             return base or True
         return {"allOf": [base, *parts]} if base else ({"allOf": parts} if len(parts) > 1 else parts[0])
+
+    def _affordable(self, schema: JsonObject, parts: list[JsonValue]) -> list[JsonValue]:
+        """Leave parts to the check whose alternatives would multiply beyond what the grammar can hold."""
+        kept = sorted(parts, key=_alternatives)
+        while len(kept) > 1 and prod(_alternatives(part) for part in kept) > _MAX_ALTERNATIVES:
+            kept.pop()
+            keyword = next((word for word in ("allOf", "anyOf", "oneOf") if word in schema), "anyOf")
+            self._leave_to_check(schema, keyword, "too many combinations for the grammar")
+        return [part for part in parts if any(part is other for other in kept)]
+
+    def _meets_itself(self, constraints: JsonObject) -> bool:
+        for keyword in ("anyOf", "oneOf"):
+            branches = constraints.get(keyword)
+            for branch in branches if isinstance(branches, list) else ():
+                reference = branch.get("$ref") if isinstance(branch, dict) else None
+                if isinstance(branch, dict) and isinstance(reference, str):
+                    target = self._document.resolve(branch, reference)
+                    if isinstance(target, dict) and id(target) in self._unfinished:
+                        return True
+        return False
 
     def _scope_of_unevaluated(
         self, schema: JsonObject, constraints: JsonObject, mentions: Mentions
@@ -242,9 +278,7 @@ class Rewriter:
             self._leave_to_check(schema, "unevaluatedProperties", "depends on which alternatives apply")
         return None
 
-    def _arrange(
-        self, schema: JsonObject, base: JsonObject, constraints: JsonObject, names: Names
-    ) -> None:
+    def _arrange(self, base: JsonObject, constraints: JsonObject, names: Names) -> None:
         """List every name the parts mention, so that one order holds for the whole object."""
         kinds = constraints.get("type")
         if constraints.get("additionalProperties", True) is not True or not _allows(kinds, "object"):
@@ -268,7 +302,7 @@ class Rewriter:
         parts: list[JsonValue] = []
         for keyword, value in constraints.items():
             if keyword == "allOf" and isinstance(value, list):
-                parts.extend(self._rewrite(item, scope) for item in value)
+                parts.extend(self._part(item, scope) for item in value)
             elif keyword == "$ref":
                 parts.append(self._sibling_reference(schema, str(value), scope))
             elif keyword in _REFERENCES:
@@ -278,6 +312,12 @@ class Rewriter:
             elif keyword == "not":
                 parts.append(self._complement(schema, value))
         return parts
+
+    def _part(self, part: JsonValue, scope: Names | None) -> JsonValue:
+        constraints = self._document.constraints(part) if isinstance(part, dict) else {}
+        if isinstance(part, dict) and set(constraints) == {"$ref"}:
+            return self._sibling_reference(part, str(constraints["$ref"]), scope)
+        return self._rewrite(part, scope)
 
     def _sibling_reference(self, schema: JsonObject, reference: str, scope: Names | None) -> JsonValue:
         is_local = not self._document.is_meta_schema(reference)
@@ -332,7 +372,7 @@ class Rewriter:
             outside = self._closed.mentions_without(schema, keyword)
             branch_scope = union(scope, outside.names)
         if keyword == "oneOf":
-            self._check_one_of(schema, branches, branch_scope)
+            self._check_one_of(branches, schema, branch_scope)
         kept = [self._rewrite(branch, branch_scope) for branch in branches]
         possible = [branch for branch in kept if branch is not False]
         if not possible:
@@ -341,10 +381,15 @@ class Rewriter:
             return True
         return possible[0] if len(possible) == 1 else {"anyOf": possible}
 
-    def _check_one_of(self, schema: JsonObject, branches: list[JsonValue], scope: Names | None) -> None:
+    def _check_one_of(self, branches: list[JsonValue], schema: JsonObject, scope: Names | None) -> None:
+        if self._algebra.have_discriminator(branches):
+            return
         pairs = ((one, two) for index, one in enumerate(branches) for two in branches[index + 1 :])
-        if not all(self._algebra.are_disjoint(one, two, scope) for one, two in pairs):
-            self._leave_to_check(schema, "oneOf", "a value may satisfy more than one alternative")
+        if len(branches) <= _MAX_COMPARED and all(
+            self._algebra.are_disjoint(one, two, scope) for one, two in pairs
+        ):
+            return
+        self._leave_to_check(schema, "oneOf", "a value may satisfy more than one alternative")
 
     def _condition(self, schema: JsonObject, constraints: JsonObject) -> list[tuple[str, list[JsonValue]]]:
         if not {"then", "else"} & set(constraints):
@@ -373,6 +418,14 @@ class Rewriter:
         self._document.adopt(absent, schema)
         self._document.adopt(present, schema)
         return [absent, present]
+
+
+def _alternatives(schema: JsonValue) -> int:
+    if not isinstance(schema, dict):
+        return 1
+    parts, branches = schema.get("allOf"), schema.get("anyOf")
+    count = prod(_alternatives(part) for part in parts) if isinstance(parts, list) else 1
+    return count * (sum(_alternatives(branch) for branch in branches) if isinstance(branches, list) else 1)
 
 
 def _allows(kinds: JsonValue, kind: str) -> bool:

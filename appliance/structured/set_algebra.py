@@ -156,6 +156,25 @@ class SetAlgebra:
             return self._property(self._document.resolve(schema, reference), name, depth + 1)
         return None
 
+    def have_discriminator(self, branches: list[JsonValue]) -> bool:
+        """Whether one required property takes different listed values in every object of the branches."""
+        objects = [self._document.constraints(branch) for branch in branches if isinstance(branch, dict)]
+        if len(objects) < len(branches) or not all(_only(constraints, "object") for constraints in objects):
+            return False
+        common = set.intersection(*(set(_strings(constraints.get("required"))) for constraints in objects))
+        return any(self._tells_apart(name, objects) for name in common)
+
+    def _tells_apart(self, name: str, objects: list[JsonObject]) -> bool:
+        seen: set[str] = set()
+        for constraints in objects:
+            properties = constraints.get("properties")
+            values = self.enumeration(properties.get(name)) if isinstance(properties, dict) else None
+            texts = {_canonical(value) for value in values} if values is not None else None
+            if texts is None or texts & seen:
+                return False
+            seen |= texts
+        return True
+
     def are_disjoint(self, first: JsonValue, second: JsonValue, scope: Names | None, depth: int = 0) -> bool:
         """Whether it is certain that no value is valid under both.
 
