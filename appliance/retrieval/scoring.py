@@ -1,0 +1,101 @@
+"""Combine the scores of several lists, and score candidates by the parts of words they share with a query."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+_WORD = re.compile(r"\w+")
+_GRAM = 4
+_K1 = 1.2
+_B = 0.75
+_RRF_CONSTANT = 60
+# Scripts without spaces: their words are short, so two characters in a row are what a part of a word is.
+_DENSE_SCRIPT = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
+
+
+def word_parts(text: str) -> list[str]:
+    """Return overlapping parts of words, borders marked, so that inflected and compound words meet."""
+    parts: list[str] = []
+    for word in _WORD.findall(text.lower()):
+        if _DENSE_SCRIPT.search(word):
+            parts += [word[start : start + 2] for start in range(max(1, len(word) - 1))]
+            continue
+        bordered = f"^{word}$"
+        parts += [bordered[start : start + _GRAM] for start in range(max(1, len(bordered) - _GRAM + 1))]
+    return parts
+
+
+def parts_scores(query: str, texts: Sequence[str]) -> list[float]:
+    """Score each text by BM25 over word parts, with the frequencies of these texts alone."""
+    wanted = Counter(word_parts(query))
+    counted = [Counter(word_parts(text)) for text in texts]
+    lengths = [counts.total() for counts in counted]
+    mean_length = max(1.0, sum(lengths) / max(1, len(lengths)))
+    weights = {part: times * _idf(part, counted) for part, times in wanted.items()}
+    return [
+        _bm25(counts, weights, _K1 * (1 - _B + _B * length / mean_length))
+        for counts, length in zip(counted, lengths, strict=True)
+    ]
+
+
+def _idf(part: str, counted: Sequence[Counter[str]]) -> float:
+    holding = sum(part in counts for counts in counted)
+    return math.log(1 + (len(counted) - holding + 0.5) / (holding + 0.5))
+
+
+def _bm25(counts: Counter[str], weights: Mapping[str, float], norm: float) -> float:
+    return sum(
+        weight * counts[part] * (_K1 + 1) / (counts[part] + norm)
+        for part, weight in weights.items()
+        if part in counts
+    )
+
+
+def share_of_best(scores: Mapping[int, float]) -> dict[int, float]:
+    """Divide by the highest score, so that the best is 1."""
+    best = max(scores.values(), default=0.0)
+    if best <= 0:
+        return dict.fromkeys(scores, 0.0)
+    return {key: max(0.0, score) / best for key, score in scores.items()}
+
+
+def reciprocal_ranks(dense: Sequence[int], text: Sequence[int], alpha: float) -> dict[int, float]:
+    """Fuse two rankings by reciprocal rank; `alpha` is the share of the dense one."""
+    fused: dict[int, float] = {}
+    for share, ranking in ((alpha, dense), (1 - alpha, text)):
+        for rank, key in enumerate(ranking, start=1):
+            fused[key] = fused.get(key, 0.0) + share / (_RRF_CONSTANT + rank)
+    return fused
+
+
+def diverse_order(
+    ranked: Sequence[int],
+    scores: Mapping[int, float],
+    vectors: Mapping[int, Sequence[float]],
+    *,
+    relevance_share: float,
+    limit: int,
+) -> list[int]:
+    """Reorder by maximal marginal relevance: each next one is relevant and unlike those before it."""
+    chosen: list[int] = []
+    rest = list(ranked)
+    arrays = {key: np.asarray(vectors[key], dtype=np.float32) for key in rest if key in vectors}
+    nearest = dict.fromkeys(rest, 0.0)
+    best_score = max((scores[key] for key in rest), default=1.0) or 1.0
+    while rest and len(chosen) < limit:
+        pick = max(
+            rest,
+            key=lambda key: relevance_share * scores[key] / best_score - (1 - relevance_share) * nearest[key],
+        )
+        chosen.append(pick)
+        rest.remove(pick)
+        if pick in arrays:
+            for key in rest:
+                if key in arrays:
+                    nearest[key] = max(nearest[key], float(arrays[key] @ arrays[pick]))
+    return chosen + rest

@@ -1,0 +1,222 @@
+"""Vectors of chunks in LanceDB: exact while few, then an index whose candidates are scored exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from appliance.core.errors import ConfigError
+from appliance.core.ports import Vector
+from appliance.retrieval.lance import (
+    KEY,
+    KEY_METADATA,
+    LanceStore,
+    Scope,
+    ScoredId,
+    clean_up,
+    clean_up_at_once,
+    delete_keys,
+    held_keys,
+    lance_errors,
+    unindexed_rows,
+    upsert,
+    within,
+)
+from appliance.retrieval.records import StoredChunk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lancedb.query import LanceVectorQueryBuilder
+    from lancedb.table import Table
+
+INDEXED_FROM_ROWS = 20_000
+_TABLE = "vectors"
+_INDEX = "vector_idx"
+_DIGEST = "appliance.embedder"
+_UNINDEXED_ROWS = 10_000
+# Measured for recall@10 of at least 0.97 at a million chunks: partitions looked into, and how many times more
+# candidates than asked for are scored with their full vectors.
+_PROBES = 100
+_REFINED_CANDIDATES = 400
+
+
+class VectorIndex:
+    """Finds chunks by the meaning of a text; holds vectors of one embedder only."""
+
+    def __init__(self, store: LanceStore, *, digest: str, dimension: int) -> None:
+        self._store = store
+        self._digest = digest
+        self._dimension = dimension
+        self._table: Table | None = None
+
+    def is_usable(self) -> bool:
+        """Whether the table is there and whole.
+
+        Raises:
+            ConfigError: it holds vectors of another embedder.
+        """
+        return self._open() is not None
+
+    def rebuild(self) -> None:
+        """Begin an empty table for this embedder."""
+        self._table = self._store.create(_TABLE, self._schema())
+
+    def add(self, chunks: Sequence[StoredChunk], vectors: Sequence[Vector]) -> None:
+        """Store the vector of each chunk."""
+        import pyarrow as pa
+
+        rows = pa.Table.from_pydict(
+            {
+                KEY: [chunk.chunk_id for chunk in chunks],
+                "owner": [chunk.owner for chunk in chunks],
+                "collection": [chunk.collection for chunk in chunks],
+                "document_id": [chunk.document_id for chunk in chunks],
+                "vector": list(vectors),
+            },
+            schema=self._schema(),
+        )
+        upsert(self._opened(), rows)
+
+    def search(self, vector: Vector, scope: Scope, limit: int) -> list[ScoredId]:
+        """Return the nearest chunks by cosine similarity, best first."""
+        table = self._open()
+        if table is None:
+            return []
+        with lance_errors("search the vectors"):
+            found = (
+                _vector_query(table, vector)
+                .distance_type("cosine")
+                .where(within(scope))
+                .nprobes(_PROBES)
+                .refine_factor(max(1, _REFINED_CANDIDATES // limit))
+                .select([KEY, "_distance"])
+                .limit(limit)
+                .to_arrow()
+            )
+        return [
+            ScoredId(chunk_id=chunk_id, score=1.0 - distance)
+            for chunk_id, distance in zip(found[KEY].to_pylist(), found["_distance"].to_pylist(), strict=True)
+        ]
+
+    def vectors_of(self, chunk_ids: Sequence[int], scope: Scope) -> dict[int, Vector]:
+        """Return the stored vectors of some chunks."""
+        from lancedb.expr import col
+
+        table = self._open()
+        if table is None or not chunk_ids:
+            return {}
+        with lance_errors("read the vectors"):
+            found = (
+                table.search()
+                .where(within(scope) & col(KEY).isin(list(chunk_ids)))
+                .select([KEY, "vector"])
+                .limit(len(chunk_ids))
+                .to_arrow()
+            )
+        return dict(zip(found[KEY].to_pylist(), found["vector"].to_pylist(), strict=True))
+
+    def delete(self, chunk_ids: Sequence[int]) -> None:
+        """Take chunks out of every later search."""
+        if (table := self._open()) is not None:
+            delete_keys(table, chunk_ids)
+
+    def count(self) -> int:
+        """Return how many chunks the table holds."""
+        table = self._open()
+        if table is None:
+            return 0
+        with lance_errors("count the rows of the index"):
+            return table.count_rows()
+
+    def held(self) -> set[int]:
+        """Return the ids of all chunks in the table."""
+        table = self._open()
+        return set() if table is None else held_keys(table)
+
+    def maintain(self) -> None:
+        """Build the index once there are enough rows; take in what was added since when it matters."""
+        if (table := self._open()) is None:
+            return
+        unindexed = unindexed_rows(table, _INDEX)
+        if unindexed is None:
+            self._index_if_large(table)
+        elif unindexed > _UNINDEXED_ROWS:
+            clean_up(table)
+
+    def settle(self) -> None:
+        """Compact, index what is due, and drop old versions, whatever the size."""
+        if (table := self._open()) is not None:
+            self._index_if_large(table)
+            clean_up(table)
+
+    def purge(self) -> None:
+        """Make deleted vectors unrecoverable."""
+        if (table := self._open()) is None:
+            return
+        clean_up_at_once(table)
+        if unindexed_rows(table, _INDEX) is not None:
+            self._index(table)
+            clean_up_at_once(table)
+
+    def _index_if_large(self, table: Table) -> None:
+        with lance_errors("count the vectors"):
+            rows = table.count_rows()
+        if rows >= INDEXED_FROM_ROWS and unindexed_rows(table, _INDEX) is None:
+            self._index(table)
+
+    def _index(self, table: Table) -> None:
+        from lancedb.index import BTree, IvfRq
+
+        with lance_errors("index the vectors"):
+            table.create_index(KEY, config=BTree(), replace=True)
+            table.create_index("vector", config=IvfRq(distance_type="cosine"), replace=True)
+
+    def _open(self) -> Table | None:
+        if self._table is None:
+            self._table = self._store.open(_TABLE)
+            if self._table is not None:
+                self._check_embedder(self._table)
+        return self._table
+
+    def _opened(self) -> Table:
+        if (table := self._open()) is None:
+            self.rebuild()
+            table = self._table
+        assert table is not None
+        return table
+
+    def _check_embedder(self, table: Table) -> None:
+        metadata = table.schema.metadata or {}
+        held = metadata.get(_DIGEST.encode(), b"").decode()
+        held_dimension = table.schema.field("vector").type.list_size
+        if held == self._digest and held_dimension == self._dimension:
+            return
+        self._table = None
+        raise ConfigError(
+            f"the index holds vectors of {held_dimension} numbers of the embedder {held[:12] or 'unknown'}; "
+            f"the embedder in use is {self._digest[:12]} with {self._dimension}",
+            hint="run `appliance reindex` to embed all anew, or set the embedder that was used before; "
+            "text search (`--mode text`) works as it is",
+        )
+
+    def _schema(self) -> pa.Schema:
+        import pyarrow as pa
+
+        return pa.schema(
+            [
+                pa.field(KEY, pa.int64(), nullable=False, metadata=KEY_METADATA),
+                pa.field("owner", pa.string(), nullable=False),
+                pa.field("collection", pa.string(), nullable=False),
+                pa.field("document_id", pa.string(), nullable=False),
+                pa.field("vector", pa.list_(pa.float32(), self._dimension), nullable=False),
+            ],
+            metadata={_DIGEST: self._digest},
+        )
+
+
+def _vector_query(table: Table, vector: Vector) -> LanceVectorQueryBuilder:
+    from lancedb.query import LanceVectorQueryBuilder
+
+    query = table.search(vector, vector_column_name="vector", query_type="vector")
+    assert isinstance(query, LanceVectorQueryBuilder)
+    return query

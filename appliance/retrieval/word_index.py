@@ -1,0 +1,178 @@
+"""Full text of every chunk in LanceDB: a persistent BM25 index with ICU word borders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from appliance.core.errors import ConfigError
+from appliance.retrieval.lance import (
+    KEY,
+    KEY_METADATA,
+    LanceStore,
+    Scope,
+    ScoredId,
+    clean_up,
+    clean_up_at_once,
+    delete_keys,
+    held_keys,
+    lance_errors,
+    unindexed_rows,
+    upsert,
+    within,
+)
+from appliance.retrieval.records import StoredChunk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lancedb.index import FTS
+    from lancedb.table import Table
+
+_TABLE = "words"
+_INDEX = "words_idx"
+_LANGUAGE = "appliance.language"
+# Rows outside the index are found by reading them all, which is fast for some thousands only.
+_UNINDEXED_ROWS = 5_000
+
+
+class WordIndex:
+    """Finds chunks by their words.
+
+    Raises:
+        ConfigError: the language has no stemmer.
+    """
+
+    def __init__(self, store: LanceStore, language: str = "English") -> None:
+        from lancedb.index import lang_mapping
+
+        if language not in lang_mapping.values():
+            known = ", ".join(sorted(lang_mapping.values()))
+            raise ConfigError(f"full text knows no language {language!r}", hint=f"one of: {known}")
+        self._store = store
+        self._language = language
+        self._table: Table | None = None
+
+    def is_usable(self) -> bool:
+        """Whether the table is there, is whole, and was built for this language."""
+        table = self._open()
+        if table is None:
+            return False
+        metadata = table.schema.metadata or {}
+        return bool(metadata.get(_LANGUAGE.encode(), b"").decode() == self._language)
+
+    def rebuild(self) -> None:
+        """Begin an empty table."""
+        self._table = self._store.create(_TABLE, _schema(self._language))
+        self._index()
+
+    def add(self, chunks: Sequence[StoredChunk]) -> None:
+        """Make chunks findable at once."""
+        import pyarrow as pa
+
+        rows = pa.Table.from_pydict(
+            {
+                KEY: [chunk.chunk_id for chunk in chunks],
+                "owner": [chunk.owner for chunk in chunks],
+                "collection": [chunk.collection for chunk in chunks],
+                "document_id": [chunk.document_id for chunk in chunks],
+                "words": [chunk.words for chunk in chunks],
+            },
+            schema=_schema(self._language),
+        )
+        upsert(self._opened(), rows)
+
+    def search(self, query: str, scope: Scope, limit: int) -> list[ScoredId]:
+        """Return the chunks that share words with a query, best first; any text is a valid query."""
+        table = self._open()
+        if table is None or not query.strip():
+            return []
+        with lance_errors("search the full text"):
+            found = (
+                table.search(query, query_type="fts")
+                .where(within(scope))
+                .select([KEY, "_score"])
+                .limit(limit)
+                .to_arrow()
+            )
+        return [
+            ScoredId(chunk_id=chunk_id, score=score)
+            for chunk_id, score in zip(found[KEY].to_pylist(), found["_score"].to_pylist(), strict=True)
+        ]
+
+    def delete(self, chunk_ids: Sequence[int]) -> None:
+        """Take chunks out of every later search."""
+        if (table := self._open()) is not None:
+            delete_keys(table, chunk_ids)
+
+    def count(self) -> int:
+        """Return how many chunks the table holds."""
+        table = self._open()
+        if table is None:
+            return 0
+        with lance_errors("count the rows of the index"):
+            return table.count_rows()
+
+    def held(self) -> set[int]:
+        """Return the ids of all chunks in the table."""
+        table = self._open()
+        return set() if table is None else held_keys(table)
+
+    def maintain(self) -> None:
+        """Compact, and index what was added since, when it is enough to matter."""
+        if (table := self._open()) is None:
+            return
+        unindexed = unindexed_rows(table, _INDEX)
+        if unindexed is None:
+            self._index()
+        elif unindexed > _UNINDEXED_ROWS:
+            clean_up(table)
+
+    def settle(self) -> None:
+        """Compact and index everything, whatever its size."""
+        if (table := self._open()) is not None:
+            clean_up(table)
+
+    def purge(self) -> None:
+        """Make deleted words unrecoverable: the index keeps forgotten words until it is built anew."""
+        if (table := self._open()) is None:
+            return
+        clean_up_at_once(table)
+        self._index()
+        clean_up_at_once(table)
+
+    def _open(self) -> Table | None:
+        if self._table is None:
+            self._table = self._store.open(_TABLE)
+        return self._table
+
+    def _opened(self) -> Table:
+        if (table := self._open()) is None:
+            self.rebuild()
+            table = self._table
+        assert table is not None
+        return table
+
+    def _index(self) -> None:
+        with lance_errors("index the full text"):
+            self._opened().create_index("words", config=_index_settings(self._language), replace=True)
+
+
+def _index_settings(language: str) -> FTS:
+    from lancedb.index import FTS
+
+    return FTS(base_tokenizer="icu", language=language)
+
+
+def _schema(language: str) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field(KEY, pa.int64(), nullable=False, metadata=KEY_METADATA),
+            pa.field("owner", pa.string(), nullable=False),
+            pa.field("collection", pa.string(), nullable=False),
+            pa.field("document_id", pa.string(), nullable=False),
+            pa.field("words", pa.string(), nullable=False),
+        ],
+        metadata={_LANGUAGE: language},
+    )
