@@ -154,7 +154,7 @@ def _download(source: HubSource, transfer: Transfer) -> None:
                 raise _BrokenOffError("the file changed on the hub")
         transfer.expect(total)
         note.write(response)
-        for piece in response.iter_bytes(CHUNK_BYTES):
+        for piece in response.iter_bytes():
             transfer.write(piece, total)
     if total and partial.size < total:
         raise _BrokenOffError(f"the connection ended after {partial.size} of {total} bytes")

@@ -128,6 +128,7 @@ def _member_size(wheel: Path, member: str) -> int:
         with zipfile.ZipFile(wheel) as archive:
             return archive.getinfo(member).file_size
     except KeyError as exc:
+        _drop(wheel)
         raise SourceFailedError(f"{wheel.name} has no member {member}") from exc
     except (zipfile.BadZipFile, OSError) as exc:
         _drop(wheel)
