@@ -1,0 +1,1 @@
+"""Compares the engine with llama.cpp's own programs, compiled from the same source, side by side in one run."""

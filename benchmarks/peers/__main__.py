@@ -1,0 +1,106 @@
+"""`python -m benchmarks.peers build | run`: compile llama.cpp's programs, and the side-by-side table."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from appliance.catalog.catalog import Catalog
+from appliance.catalog.store import ModelStore
+from appliance.config import load_settings
+from appliance.core.errors import ApplianceError
+from appliance.engine.processor import detect_processor
+from benchmarks.fingerprint import take_fingerprint
+from benchmarks.peers.comparison import MIN_ROUNDS, compare
+from benchmarks.peers.programs import ensure_programs
+from benchmarks.peers.report import to_json, to_markdown
+from benchmarks.peers.run import RunPlan, RunRecord, run_rounds, write_atomically
+
+STARTER = "smollm2:135m-instruct-q4_1"
+SECOND = "gemma3:270m-q4_k_m"
+BOUNDED_SPINNING = {"GOMP_SPINCOUNT": "10000"}
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+@click.group()
+def cli() -> None:
+    """Compare the engine with llama.cpp's own programs from the same source."""
+
+
+@cli.command()
+def build() -> None:
+    """Compile the programs into the cache."""
+    programs = ensure_programs(load_settings().cache_dir, _say, sys.stderr)
+    libraries = "the engine's own libraries" if programs.shares_libraries else "libraries of their own"
+    click.echo(f"{programs.folder} ({programs.flags}), on {libraries}")
+
+
+@cli.command()
+@click.option("--rounds", default=MIN_ROUNDS, show_default=True, type=click.IntRange(1, 100))
+@click.option("--threads", default=0, type=click.IntRange(0, 1024), help="0: one a physical core")
+@click.option("--model", "models", multiple=True, default=(STARTER, SECOND), show_default=True)
+@click.option("--limit-s", default=660.0, show_default=True, help="start nothing after so many seconds")
+@click.option(
+    "--peer-openmp",
+    type=click.Choice(["same", "stock"]),
+    default="same",
+    show_default=True,
+    help="same: peers bound the spinning of threads as the engine does; stock: they run as they come",
+)
+@click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path, dir_okay=False))
+def run(
+    rounds: int,
+    threads: int,
+    models: tuple[str, ...],
+    limit_s: float,
+    peer_openmp: str,
+    json_path: Path | None,
+    markdown_path: Path | None,
+) -> None:
+    """Measure side by side; results so far are written after every step."""
+    settings = load_settings()
+    programs = ensure_programs(settings.cache_dir, _say, sys.stderr)
+    catalog = Catalog(ModelStore(settings.models_dir))
+    record = RunRecord(
+        plan=RunPlan(
+            models=models,
+            rounds=rounds,
+            threads=threads or detect_processor().physical_cores,
+            limit_s=limit_s,
+            peer_openmp=BOUNDED_SPINNING if peer_openmp == "same" else {},
+        ),
+        fingerprint=take_fingerprint({name: catalog.local(name).digest for name in models}),
+        programs=programs,
+    )
+
+    def save(record: RunRecord) -> None:
+        if json_path:
+            write_atomically(json_path, to_json(record))
+        if markdown_path:
+            write_atomically(markdown_path, to_markdown(record))
+
+    asyncio.run(run_rounds(record, catalog, save, _say))
+    click.echo(to_markdown(record))
+    sys.exit(0 if compare(record.pairs) else 1)
+
+
+def main() -> None:
+    """Run a command; a failure says what failed and what to do."""
+    try:
+        cli(standalone_mode=True)
+    except ApplianceError as error:
+        click.echo(f"error: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""What one round does for each row: the engine and its peer one after the other, the first one alternating."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from appliance.core.messages import Message
+from appliance.engine.client import Engine
+from appliance.engine.params import EngineParams
+from benchmarks.metrics import output_throughput
+from benchmarks.peers.comparison import Pair
+from benchmarks.peers.engine_side import EngineAnswer, EngineFailedError, ask
+from benchmarks.peers.llama_bench import BenchRun, LlamaBench, PeerFailedError
+from benchmarks.peers.llama_server import LlamaServer, ServerAnswer
+from benchmarks.peers.workload import next_turn, request_of, sized_messages, wire_messages
+
+PREFILL_TOKENS = 512
+DECODE_TOKENS = 128
+TOGETHER = 8
+TOGETHER_PROMPT_TOKENS = 64
+TOGETHER_OUTPUT_TOKENS = 64
+CONVERSATION_TOKENS = 2000
+ANSWER_TOKENS = 32
+DELIVERIES = 12
+
+_CANDIDATES = 40
+
+Ours = TypeVar("Ours")
+Theirs = TypeVar("Theirs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One model with everything that measures it. `server` is None where only llama-bench is compared."""
+
+    model: str
+    engine: Engine
+    bench: LlamaBench
+    stock_bench: LlamaBench
+    server: LlamaServer | None
+    decode_messages: Sequence[Message]
+    prefill_messages: Sequence[Message]
+    together_messages: Sequence[Sequence[Message]]
+    idle_cpu_s: float
+
+
+async def find_long_answers(
+    engine: Engine, *, model: str, count: int, prompt_tokens: int, output_tokens: int
+) -> list[list[Message]]:
+    """Prompts whose greedy answers do not end before `output_tokens`.
+
+    Raises:
+        EngineFailedError: too few were found.
+    """
+    found: list[list[Message]] = []
+    for candidate in range(_CANDIDATES):
+        messages = await sized_messages(engine, model=model, tokens=prompt_tokens, seed=f"long-{candidate}")
+        answer = await ask(
+            engine, request_of(messages, model=model, owner="search", output_tokens=output_tokens)
+        )
+        if answer.usage.output_tokens == output_tokens:
+            found.append(messages)
+        if len(found) == count:
+            return found
+    raise EngineFailedError(f"only {len(found)} of {count} prompts have answers of {output_tokens} tokens")
+
+
+async def measure_decode(subject: Subject, round_number: int, *, ours_first: bool) -> list[Pair]:
+    """Decode one sequence of 128 tokens after the first."""
+    owner = f"decode-{round_number}"
+    request = request_of(
+        subject.decode_messages, model=subject.model, owner=owner, output_tokens=DECODE_TOKENS + 1
+    )
+    answer, run = await _in_turn(
+        lambda: ask(subject.engine, request),
+        lambda: asyncio.to_thread(subject.bench.generate, DECODE_TOKENS),
+        ours_first=ours_first,
+    )
+    if answer.usage.output_tokens != DECODE_TOKENS + 1:
+        raise EngineFailedError(f"the answer ended after {answer.usage.output_tokens} tokens")
+    pairs = [
+        _pair(subject, "decode", round_number, answer.decode_rate_worker, run.tokens_per_s),
+        _pair(subject, "decode_caller", round_number, answer.decode_rate_caller, run.tokens_per_s),
+        *_cpu_pair(
+            subject, "decode_cpu", round_number, (DECODE_TOKENS, answer.decode_cpu_s), (DECODE_TOKENS, run)
+        ),
+    ]
+    if subject.server is not None:
+        pairs += await _against_stock(subject, round_number, answer)
+    return pairs
+
+
+async def _against_stock(subject: Subject, round_number: int, answer: EngineAnswer) -> list[Pair]:
+    """The same against threads that spin as long as OpenMP lets them, which on a busy machine may take minutes."""
+    try:
+        stock = await asyncio.to_thread(subject.stock_bench.generate, DECODE_TOKENS)
+    except PeerFailedError:
+        return []
+    return [_pair(subject, "decode_stock", round_number, answer.decode_rate_worker, stock.tokens_per_s)]
+
+
+async def measure_prefill(subject: Subject, round_number: int, *, ours_first: bool) -> list[Pair]:
+    """Prefill a prompt of 512 tokens of which nothing is kept."""
+    owner = f"prefill-{round_number}"
+    request = request_of(subject.prefill_messages, model=subject.model, owner=owner, output_tokens=2)
+    answer, run = await _in_turn(
+        lambda: ask(subject.engine, request),
+        lambda: asyncio.to_thread(subject.bench.prompt, PREFILL_TOKENS),
+        ours_first=ours_first,
+    )
+    if answer.usage.cached_tokens or answer.usage.input_tokens != PREFILL_TOKENS:
+        raise EngineFailedError(f"the prompt was not prefilled whole: {answer.usage}")
+    ours = (PREFILL_TOKENS, answer.prefill_cpu_s)
+    return [
+        _pair(subject, "prefill", round_number, answer.prefill_rate_worker, run.tokens_per_s),
+        _pair(subject, "prefill_caller", round_number, answer.prefill_rate_caller, run.tokens_per_s),
+        *_cpu_pair(subject, "prefill_cpu", round_number, ours, (2 * PREFILL_TOKENS, run)),
+    ]
+
+
+async def measure_together(subject: Subject, round_number: int, *, ours_first: bool) -> list[Pair]:
+    """Stream several answers at once; prompts are prefilled whole on both sides."""
+    server = _server_of(subject)
+    requests = [
+        request_of(
+            messages,
+            model=subject.model,
+            owner=f"together-{round_number}-{index}",
+            output_tokens=TOGETHER_OUTPUT_TOKENS,
+        )
+        for index, messages in enumerate(subject.together_messages)
+    ]
+    prompts = [await subject.engine.prompt_tokens(request) for request in requests]
+
+    async def ask_engine() -> list[EngineAnswer]:
+        return await asyncio.gather(*(ask(subject.engine, request) for request in requests))
+
+    async def ask_server() -> list[ServerAnswer]:
+        return await asyncio.gather(
+            *(server.complete(prompt, output_tokens=TOGETHER_OUTPUT_TOKENS) for prompt in prompts)
+        )
+
+    ours, theirs = await _in_turn(ask_engine, ask_server, ours_first=ours_first)
+    return [
+        _pair(
+            subject,
+            "together",
+            round_number,
+            output_throughput([answer.trace for answer in ours]),
+            output_throughput([answer.trace for answer in theirs]),
+            output_tokens=sum(answer.usage.output_tokens for answer in ours),
+            output_tokens_peer=sum(answer.trace.output_tokens for answer in theirs),
+            cached_tokens=sum(answer.usage.cached_tokens for answer in ours),
+            cached_tokens_peer=sum(answer.cached_tokens for answer in theirs),
+            equal_texts=sum(own.text == other.text for own, other in zip(ours, theirs, strict=True)),
+        )
+    ]
+
+
+async def measure_second_turn(subject: Subject, round_number: int, *, ours_first: bool) -> list[Pair]:
+    """Ask a second question in a conversation of about 2,000 tokens that both sides have just answered in."""
+    server = _server_of(subject)
+    first = await sized_messages(
+        subject.engine,
+        model=subject.model,
+        tokens=CONVERSATION_TOKENS,
+        seed=f"conversation-{round_number}",
+        closing="Tell this story in two sentences.",
+    )
+    owner = f"conversation-{round_number}"
+    request = request_of(first, model=subject.model, owner=owner, output_tokens=ANSWER_TOKENS)
+    answered, _ = await _in_turn(
+        lambda: ask(subject.engine, request),
+        lambda: server.chat(wire_messages(first), output_tokens=ANSWER_TOKENS),
+        ours_first=ours_first,
+    )
+    second = next_turn(first, answered.text, "Which word of the story do you like best, and why?")
+    again = request_of(second, model=subject.model, owner=owner, output_tokens=ANSWER_TOKENS)
+    ours, theirs = await _in_turn(
+        lambda: ask(subject.engine, again),
+        lambda: server.chat(wire_messages(second), output_tokens=ANSWER_TOKENS),
+        ours_first=ours_first,
+    )
+    return [
+        _pair(
+            subject,
+            "second_turn",
+            round_number,
+            ours.trace.ttft_s or 0.0,
+            theirs.trace.ttft_s or 0.0,
+            input_tokens=ours.usage.input_tokens,
+            input_tokens_peer=theirs.input_tokens,
+            computed_tokens=ours.usage.input_tokens - ours.usage.cached_tokens,
+            computed_tokens_peer=theirs.input_tokens - theirs.cached_tokens,
+        )
+    ]
+
+
+async def measure_restart(subject: Subject, round_number: int) -> list[Pair]:
+    """Ask a new worker, close it, and ask the next one the same with the prefix saved by the first."""
+    with tempfile.TemporaryDirectory() as folder:
+        params = replace(subject.engine.params, prefix_dir=Path(folder))
+        messages = await sized_messages(
+            subject.engine, model=subject.model, tokens=CONVERSATION_TOKENS, seed=f"restart-{round_number}"
+        )
+        request = request_of(messages, model=subject.model, owner="restart", output_tokens=2)
+        async with open_engine(params) as engine:
+            cold = await ask(engine, request)
+        async with open_engine(params) as engine:
+            restored = await ask(engine, request)
+    return [
+        _pair(
+            subject,
+            "restart",
+            round_number,
+            restored.trace.ttft_s or 0.0,
+            cold.trace.ttft_s or 0.0,
+            cached_tokens=restored.usage.cached_tokens,
+            cached_tokens_cold=cold.usage.cached_tokens,
+            equal_texts=float(restored.text == cold.text),
+        )
+    ]
+
+
+async def measure_delivery(subject: Subject, round_number: int) -> list[Pair]:
+    """Ask a dozen short questions; the round's figure is the median way of the first text to the caller."""
+    request = request_of(
+        subject.decode_messages, model=subject.model, owner=f"delivery-{round_number}", output_tokens=4
+    )
+    lags = [(await ask(subject.engine, request)).first_delta_lag_s for _ in range(DELIVERIES)]
+    return [
+        Pair(
+            row="delivery",
+            model=subject.model,
+            round_number=round_number,
+            ours=statistics.median(lags),
+            theirs=None,
+            details={"worst_s": max(lags)},
+        )
+    ]
+
+
+@asynccontextmanager
+async def open_engine(params: EngineParams) -> AsyncIterator[Engine]:
+    """A started engine that is closed at the end."""
+    engine = Engine(params)
+    try:
+        await engine.start()
+        yield engine
+    finally:
+        await engine.close()
+
+
+async def _in_turn(
+    ours: Callable[[], Awaitable[Ours]], theirs: Callable[[], Awaitable[Theirs]], *, ours_first: bool
+) -> tuple[Ours, Theirs]:
+    """Run both, never at the same time."""
+    if ours_first:
+        own = await ours()
+        return own, await theirs()
+    other = await theirs()
+    return await ours(), other
+
+
+def _server_of(subject: Subject) -> LlamaServer:
+    if subject.server is None:
+        raise PeerFailedError(f"no llama-server was started for {subject.model}")
+    return subject.server
+
+
+def _pair(
+    subject: Subject, row: str, round_number: int, ours: float, theirs: float, **details: float
+) -> Pair:
+    return Pair(
+        row=row, model=subject.model, round_number=round_number, ours=ours, theirs=theirs, details=details
+    )
+
+
+def _cpu_pair(
+    subject: Subject, row: str, round_number: int, ours: tuple[int, float], theirs: tuple[int, BenchRun]
+) -> list[Pair]:
+    """Tokens a CPU second; what llama-bench uses to start and to load is taken off. Nothing where that fails."""
+    tokens, cpu_s = ours
+    tokens_peer, run = theirs
+    cpu_peer_s = run.cpu_s - subject.idle_cpu_s
+    if cpu_s <= 0.0 or cpu_peer_s <= 0.0:
+        return []
+    return [_pair(subject, row, round_number, tokens / cpu_s, tokens_peer / cpu_peer_s)]

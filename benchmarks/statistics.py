@@ -1,0 +1,95 @@
+"""Statistics for small, noisy samples of a benchmark: medians, spreads, and intervals that assume no distribution."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, comb, floor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Bounds of a median and the probability that they hold it.
+
+    `coverage` is what the sample size allows: five values cover at most 93.75 %, so a wanted 95 % is not claimed.
+    """
+
+    low: float
+    high: float
+    coverage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One sample in a few figures."""
+
+    count: int
+    median: float
+    low: float
+    high: float
+    interval: Interval
+    variation: float
+
+
+def summarise(values: Sequence[float], *, confidence: float = 0.95) -> Summary:
+    """Describe a sample of at least one value."""
+    return Summary(
+        count=len(values),
+        median=statistics.median(values),
+        low=min(values),
+        high=max(values),
+        interval=median_interval(values, confidence=confidence),
+        variation=coefficient_of_variation(values),
+    )
+
+
+def median_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
+    """Bound the median by order statistics: the narrowest symmetric pair that covers at least `confidence`.
+
+    The number of values below the median is binomial with p = 1/2 whatever the distribution, so the pair of the
+    k-th smallest and k-th largest value covers it with probability 1 - 2 P(X < k).
+    """
+    if not values:
+        raise ValueError("an empty sample has no median")
+    ordered = sorted(values)
+    size = len(ordered)
+    rank = 1
+    while 2 * (rank + 1) <= size and _coverage(size, rank + 1) >= confidence:
+        rank += 1
+    return Interval(low=ordered[rank - 1], high=ordered[size - rank], coverage=_coverage(size, rank))
+
+
+def _coverage(size: int, rank: int) -> float:
+    return 1.0 - 2.0 * sum(comb(size, below) for below in range(rank)) / 2.0**size
+
+
+def coefficient_of_variation(values: Sequence[float]) -> float:
+    """Standard deviation over mean; 0 for a single value."""
+    if len(values) < 2:
+        return 0.0
+    mean = statistics.fmean(values)
+    return statistics.stdev(values) / abs(mean) if mean else 0.0
+
+
+def paired_ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Divide values measured in the same round, so that what slowed a whole round cancels.
+
+    Raises:
+        ValueError: the samples have different lengths, so they are no pairs.
+    """
+    if len(ours) != len(theirs):
+        raise ValueError(f"{len(ours)} values cannot be paired with {len(theirs)}")
+    return [own / other for own, other in zip(ours, theirs, strict=True)]
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The value below which `percent` of the sample lies, interpolated linearly between neighbours."""
+    if not values:
+        raise ValueError("an empty sample has no percentiles")
+    if not 0.0 <= percent <= 100.0:
+        raise ValueError(f"{percent} is no percentage")
+    ordered = sorted(values)
+    position = (len(ordered) - 1) * percent / 100.0
+    below, above = floor(position), ceil(position)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
