@@ -39,6 +39,6 @@ def check_needs(request: GenerateRequest, offered: ProviderCapabilities) -> None
         listed = " and ".join(_PLAIN.get(capability, capability) for capability in missing)
         raise InvalidRequestError(
             f"the model {request.model!r} cannot {listed}",
-            hint="choose a model that can, or leave it out of the request",
+            hint="choose another model" if "chat" in missing else "choose another model, or ask without it",
             missing=", ".join(missing),
         )

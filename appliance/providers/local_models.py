@@ -38,6 +38,7 @@ def served_model(settings: Settings, local: LocalModel) -> ServedModel:
     def open_engine(on_load_progress: OnLoadProgress) -> EngineHandle:
         from appliance.engine.client import Engine
 
+        _refuse_what_does_not_fit(settings, params)
         return Engine(params, on_load_progress=on_load_progress)
 
     return ServedModel(
@@ -71,6 +72,34 @@ def engine_params(settings: Settings, local: LocalModel) -> EngineParams:
         runtime_dir=settings.runtime_dir,
         log_dir=settings.state_dir / "logs",
     )
+
+
+def _refuse_what_does_not_fit(settings: Settings, params: EngineParams) -> None:
+    """Plan the memory before anything is mapped. A build that uses a GPU leaves the split to its driver.
+
+    Raises:
+        NotEnoughMemoryError: says the largest context that fits.
+        ModelFileError: the file is damaged, hostile or no GGUF.
+    """
+    from appliance.catalog.gguf import read_gguf
+    from appliance.catalog.memory_plan import LoadShape, plan_memory, require_fit
+    from appliance.engine.build_record import read_installed_build
+
+    info = read_gguf(params.model_path)
+    build = read_installed_build()
+    if build is not None and build.backend != "cpu" and settings.gpu_layers != 0:
+        return
+    shape = LoadShape(
+        context_tokens=params.context_window,
+        sequences=params.parallel,
+        kept_sequences=params.kept_sequences,
+        key_type=params.kv_type,
+        value_type=params.kv_type,
+        batch_tokens=params.batch_tokens,
+        ubatch_tokens=params.ubatch_tokens,
+        prefill_tokens=params.prefill_chunk_tokens,
+    )
+    require_fit(plan_memory(info, shape), params.model_name)
 
 
 def _context_window(settings: Settings, local: LocalModel) -> int:
