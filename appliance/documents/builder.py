@@ -30,7 +30,8 @@ from appliance.documents.reasons import RefusalError
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _LINE_BREAKS = re.compile("\r\n?")
-_CELL_BREAKS = re.compile(r"\s*[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
+_BREAK = re.compile(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
+_CELL_BREAKS = re.compile(r"[ \t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _OWN_OUTLINE: frozenset[SegmentKind] = frozenset(("sheet", "slide", "message", "attachment"))
 MAX_NOTICES = 50
 
@@ -157,6 +158,8 @@ class DocumentBuilder:
             raise RefusalError(
                 "too_much_text", f"its tables hold more than {self.limits.table_cells:,} cells"
             )
+        if self._length + sum(len(cell) for row in rows for cell in row) > self.limits.text_chars:
+            raise self._too_much_text()
         lines = ["\t".join(_cell_text(cell) for cell in row) for row in rows]
         if not any(line.strip() for line in lines):
             return
@@ -269,10 +272,13 @@ class DocumentBuilder:
     def _append(self, text: str) -> None:
         self._length += len(text)
         if self._length > self.limits.text_chars:
-            raise RefusalError(
-                "too_much_text", f"it holds more than {self.limits.text_chars:,} characters of text"
-            )
+            raise self._too_much_text()
         self._parts.append(text)
+
+    def _too_much_text(self) -> RefusalError:
+        return RefusalError(
+            "too_much_text", f"it holds more than {self.limits.text_chars:,} characters of text"
+        )
 
     def _label(self, label: str) -> str:
         names = [name for name in (self.prefix, label) if name]
@@ -283,4 +289,5 @@ class DocumentBuilder:
 
 
 def _cell_text(cell: str) -> str:
-    return _CELL_BREAKS.sub(" ", clean(cell)).strip()
+    cell = clean(cell)
+    return (_CELL_BREAKS.sub(" ", cell) if _BREAK.search(cell) else cell).strip()

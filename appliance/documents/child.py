@@ -63,7 +63,8 @@ def _serve_one(control: socket.socket, mapped_bytes: int) -> bool:
     if pid == 0:
         control.close()
         os.close(alive_reader)
-        _work(job, *descriptors, mapped_bytes)
+        document, channel = descriptors
+        _work(job, document, channel, mapped_bytes)
     os.close(alive_writer)
     for descriptor in descriptors:
         os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -100,11 +101,9 @@ def sniff(data: bytes | memoryview, name: str, archive: Archive | None) -> Media
         return Media(format="pdf", media_type="application/pdf")
     if head.lstrip().startswith(b"{\\rtf"):
         return Media(format="rtf", media_type="application/rtf")
-    for magic, media_type in _PICTURES:
-        if head.startswith(magic) and (magic != b"BM" or b"\x00" in head):
-            return Media(format="picture", media_type=media_type)
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return Media(format="picture", media_type="image/webp")
+    picture = _picture_type(head)
+    if picture:
+        return Media(format="picture", media_type=picture)
     if _looks_like_text(head):
         return _sniff_text(head, name)
     for magic, media_type in _KNOWN_UNSUPPORTED:
@@ -116,6 +115,13 @@ def sniff(data: bytes | memoryview, name: str, archive: Archive | None) -> Media
 def is_zip(data: bytes | memoryview) -> bool:
     """Whether bytes begin like a ZIP file."""
     return bytes(data[:4]) in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+
+
+def _picture_type(head: bytes) -> str:
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    found = (media_type for magic, media_type in _PICTURES if head.startswith(magic))
+    return "" if head.startswith(b"BM") and b"\x00" not in head else next(found, "")
 
 
 def _sniff_archive(archive: Archive) -> Media:
@@ -149,7 +155,17 @@ def _looks_like_text(head: bytes) -> bool:
         half = max(1, len(head) // 2)
         return max(head[0::2].count(0), head[1::2].count(0)) > 0.6 * half and zeros < 1.2 * half
     controls = sum(1 for byte in head if byte < 32 and byte not in b"\t\n\r\f\v\b\x1b")
-    return controls <= len(head) * 0.02
+    return controls <= len(head) * 0.02 or _is_utf8(head, controls)
+
+
+def _is_utf8(head: bytes, controls: int) -> bool:
+    """Valid UTF-8 is text even with a few control characters in it: a terminal's log, for one."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        decoder.decode(head)
+    except UnicodeDecodeError:
+        return False
+    return controls <= len(head) * 0.3
 
 
 def _sniff_text(head: bytes, name: str) -> Media:

@@ -51,7 +51,7 @@ class DocumentParser:
         limits: Limits = _DEFAULT_LIMITS,
         *,
         password: str | None = None,
-        on_progress: Callable[[int, int], None] = lambda done, total: None,
+        on_progress: Callable[[int, int], None] = lambda _done, _total: None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> ParsedDocument:
         """Read one file. `on_progress` is told pages done and pages in all.

@@ -74,7 +74,8 @@ def _read_message(message: Message, source: Source, builder: DocumentBuilder, re
 
 def _field(message: Message, name: str) -> str:
     """A header as text, however it is written."""
-    value = message.get(name)
+    # The raw value: the usual accessor replaces every byte that is no ASCII.
+    value = next((value for key, value in message.raw_items() if key.lower() == name.lower()), None)
     if value is None:
         return ""
     try:

@@ -100,7 +100,7 @@ class _Layout:
         if first < last:
             self.builder.mark_heading(self.offset + first, self.offset + last, int(token.tag[1]))
 
-    def paragraph(self, token: Token, start: int, end: int) -> None:
+    def paragraph(self, _token: Token, start: int, end: int) -> None:
         if self.lists and self.item_start is not None:
             self.builder.mark_list_item(self.offset + start, self.offset + end, self.lists)
         else:
@@ -110,7 +110,7 @@ class _Layout:
         language = token.info.split()[0].strip("{}.")[:40] if token.info.strip() else ""
         self.builder.mark_code(self.offset + start, self.offset + end, language=language)
 
-    def table(self, token: Token, start: int, end: int) -> None:
+    def table(self, _token: Token, start: int, end: int) -> None:
         rows: list[Span] = []
         position = start
         for line in self.text[start:end].split("\n"):
@@ -120,7 +120,7 @@ class _Layout:
             self.offset + start, self.offset + end, [rows[0], *rows[2:]], 1, uses_pipes=True
         )
 
-    def html(self, token: Token, start: int, end: int) -> None:
+    def html(self, _token: Token, start: int, end: int) -> None:
         piece = self.text[start:end]
         is_comment = piece.startswith("<!--") and piece.find("-->") in (-1, len(piece) - 3)
         self.builder.mark_paragraph(self.offset + start, self.offset + end, "comment" if is_comment else None)

@@ -14,7 +14,7 @@ from appliance.documents.reasons import RefusalError
 from appliance.documents.xml import attribute, children, find, parse_xml
 
 # Excel's read-only protection encrypts with this well-known password.
-_READ_ONLY_PASSWORD = "VelvetSweatshop"
+_READ_ONLY_KEY = "VelvetSweatshop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def unlock(source: Source) -> Source:
     opened = io.BytesIO()
     try:
         locked = msoffcrypto.OfficeFile(io.BytesIO(source.data))
-        locked.load_key(password=source.password or _READ_ONLY_PASSWORD, verify_password=True)
+        locked.load_key(password=source.password or _READ_ONLY_KEY, verify_password=True)
         locked.decrypt(opened)
     except (InvalidKeyError, DecryptionError) as exc:
         if source.password:

@@ -108,7 +108,8 @@ def _read_pages(
             _read_page(page, index, document, style, source, builder)
         finally:
             page.close()
-        if index % _PROGRESS_PAGES == _PROGRESS_PAGES - 1:
+        is_slow = builder.segments[-1].origin == "ocr"
+        if is_slow or index % _PROGRESS_PAGES == _PROGRESS_PAGES - 1:
             source.host.report_progress(index + 1, count)
     builder.page_count = first + count
     source.host.report_progress(count, count)
@@ -132,7 +133,7 @@ def _learn(document: pypdfium2.PdfDocument, count: int) -> Style:
         except pypdfium2.PdfiumError:
             continue
         text_page = page.get_textpage()
-        pages.append(page_text(page, text_page, page.get_size()).lines)
+        pages.append(page_text(page, text_page, page.get_cropbox()).lines)
         text_page.close()
         page.close()
     return learn_style(pages, read_outline(document))
@@ -150,10 +151,10 @@ def _read_page(
     builder.begin_segment("page", label, number=index + 1)
     before = builder.length
     text_page = page.get_textpage()
-    found = page_text(page, text_page, page.get_size())
+    found = page_text(page, text_page, page.get_cropbox())
     text_page.close()
     if _is_garbage(found.lines):
-        builder.notice("damaged_part", f"page {index + 1}: its fonts don't say which characters they show")
+        builder.notice("damaged_part", "on some pages the fonts don't say which characters they show")
         found = PageText(lines=[], hidden=found.hidden)
     if found.is_ocr_layer:
         builder.set_origin("ocr_layer")

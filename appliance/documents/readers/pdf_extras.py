@@ -68,7 +68,7 @@ def append_annotations(
             value = _string(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation)
             if value.strip() not in _UNCHECKED:
                 builder.paragraph(f"{name}: {value}" if name else value)
-        elif kind == _FREE_TEXT or kind == _STICKY_NOTE or kind in _MARKS:
+        elif kind in (_FREE_TEXT, _STICKY_NOTE, *_MARKS):
             text = _string(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents")
             builder.paragraph(text, None if kind == _FREE_TEXT else "comment")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pypdfium2.raw as pdfium
 
 from appliance.documents.model import HiddenCause
-from appliance.documents.readers.pdf_hidden import hidden_characters
+from appliance.documents.readers.pdf_hidden import Bounds, hidden_characters
 
 # PDFium writes this for a hyphen that only parts a word at the end of a line.
 SOFT_HYPHENS = ("\x02", "\ufffe")
@@ -21,7 +22,7 @@ _MAX_RECTANGLES = 60
 
 @dataclass(slots=True, kw_only=True)
 class Line:
-    """One line of a page. `size` is the height of its characters in points, `cells` its text cut at wide gaps."""
+    """One line of a page; `size` is the height of its characters, `cells` its text cut at wide gaps."""
 
     text: str
     left: float = 0.0
@@ -44,7 +45,7 @@ class PageText:
     is_ocr_layer: bool = False
 
 
-def page_text(page: pdfium.FPDF_PAGE, text_page: pdfium.FPDF_TEXTPAGE, size: tuple[float, float]) -> PageText:
+def page_text(page: pdfium.FPDF_PAGE, text_page: pdfium.FPDF_TEXTPAGE, bounds: Bounds) -> PageText:
     """Read the lines of a page."""
     raw = _raw_text(text_page)
     concealed = hidden_characters(page, text_page)
@@ -60,7 +61,7 @@ def page_text(page: pdfium.FPDF_PAGE, text_page: pdfium.FPDF_TEXTPAGE, size: tup
             if not piece.strip():
                 continue
         line = _measure(piece, start, text_page)
-        cause = _misplaced(line, size)
+        cause = _misplaced(line, bounds)
         if cause is None:
             lines.append(line)
         else:
@@ -148,7 +149,7 @@ def _cut_cells(
                 continue
         rights[-1] = max(rights[-1], right)
     edges = [0, *cuts, len(piece)]
-    cells = [piece[one:other].strip() for one, other in zip(edges, edges[1:], strict=False)]
+    cells = [piece[one:other].strip() for one, other in pairwise(edges)]
     if all(cells):
         line.cells, line.lefts, line.rights = cells, lefts, rights
 
@@ -164,8 +165,9 @@ def _text_index(text_page: pdfium.FPDF_TEXTPAGE, left: float, middle: float, siz
     return int(pdfium.FPDFText_GetTextIndexFromCharIndex(text_page, found)) if found >= 0 else -1
 
 
-def _misplaced(line: Line, size: tuple[float, float]) -> HiddenCause | None:
+def _misplaced(line: Line, bounds: Bounds) -> HiddenCause | None:
     if 0 < line.size < _TINY_POINTS:
         return "tiny_text"
-    is_outside = line.right < 0 or line.left > size[0] or line.top < 0 or line.bottom > size[1]
+    left, bottom, right, top = bounds
+    is_outside = line.right < left or line.left > right or line.top < bottom or line.bottom > top
     return "off_page" if is_outside and line.size > 0 else None

@@ -95,7 +95,7 @@ def _merge_signs(line: Line) -> list[tuple[str, float, float]]:
 
 
 def _columns(rows: Sequence[Sequence[tuple[str, float, float]]]) -> list[tuple[float, float]]:
-    """Columns as ranges of x: cells that overlap share one, narrow cells first so that titles don't bridge."""
+    """Columns as ranges of x: cells that overlap share one; narrow cells first, so that titles don't bridge."""
     columns: list[tuple[float, float]] = []
     cells = sorted((cell for row in rows if len(row) > 1 for cell in row), key=lambda cell: cell[2] - cell[1])
     for _, left, right in cells:

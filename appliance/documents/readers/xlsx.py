@@ -1,4 +1,4 @@
-"""Workbooks: only cells that hold something, as tables with their places, whatever the sheet's declared size."""
+"""Workbooks: the cells that hold something, as tables with their places in the sheet."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from appliance.documents.archive import Archive
 from appliance.documents.builder import DocumentBuilder
 from appliance.documents.model import HiddenCause
+from appliance.documents.readers.delimited import looks_like_header
 from appliance.documents.readers.opc import Relation, main_part, note_properties, related, relations
 from appliance.documents.readers.source import Source
 from appliance.documents.readers.xlsx_cells import CellFormats, read_formats
 from appliance.documents.readers.xlsx_sheet import Sheet, SheetRow, column_letters, parse_sheet
-from appliance.documents.readers.delimited import looks_like_header
 from appliance.documents.reasons import RefusalError
 from appliance.documents.xml import Element, attribute, children, descendants, find, parse_xml
 

@@ -80,6 +80,7 @@ class _Reader:
         self._last_row = 0
         self._column = 0
         self._cells = 0
+        self._chars = 0
         self._cell: dict[str, str] = {}
         self._value: list[str] = []
         self._formula: list[str] = []
@@ -92,9 +93,7 @@ class _Reader:
             self._start_cell(attributes)
         elif tag == "row":
             self._start_row(attributes)
-        elif tag == "v":
-            self._text = self._value
-        elif tag == "t" and self._row is not None and not self._is_phonetic:
+        elif tag == "v" or (tag == "t" and self._row is not None and not self._is_phonetic):
             self._text = self._value
         elif tag == "f" and self._row is not None:
             self._text = self._formula
@@ -149,6 +148,12 @@ class _Reader:
             return
         self._row.cells[self._column] = text
         self._cells += 1
+        self._chars += len(text)
+        # One shared string can stand in thousands of cells: a small file, a text without end.
+        if self._chars > self._limits.text_chars:
+            raise RefusalError(
+                "too_much_text", f"a sheet holds more than {self._limits.text_chars:,} characters"
+            )
         if self._cells > self._limits.table_cells:
             raise RefusalError("too_much_text", f"a sheet holds more than {self._limits.table_cells:,} cells")
 
