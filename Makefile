@@ -9,6 +9,11 @@ STAMPS := $(VENV)/.stamps
 PIP_INSTALL := $(PY) -m pip install --quiet --quiet --disable-pip-version-check --no-input --no-deps
 PYTEST_ARGS ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
+STARTERS := smollm2:135m-instruct-q4_1 all-minilm:l6-v2
+STARTER_MANIFESTS := $(foreach name,$(STARTERS),$(subst :,/,$(name)).json)
+# Where the models are by default; with another folder in the configuration file, `pull` looks itself.
+DATA_HOME := $(or $(XDG_DATA_HOME),$(HOME)/.local/share)
+MODELS_DIR := $(or $(APPLIANCE_MODELS),$(DATA_HOME)/appliance/models)
 UV_COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-package llama-cpp-python --custom-compile-command 'make lock'
 
@@ -26,7 +31,9 @@ engine: models
 	@$(PY) -m appliance.engine.build
 
 models: $(STAMPS)/package
-	@$(PY) -m appliance pull --starter
+	@for manifest in $(STARTER_MANIFESTS); do \
+	  [ -f "$(MODELS_DIR)/manifests/$$manifest" ] || { $(PY) -m appliance pull $(STARTERS); break; }; \
+	done
 
 test: install $(STAMPS)/dev ## every test
 	@$(PY) -m pytest $(PYTEST_ARGS)
