@@ -62,14 +62,15 @@ class ForgetReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetHit:
-    """A needle that a store still has. `row`: in something it holds on purpose, such as another chat with
-    the same words; `bytes`: in a file although nothing that is kept has it.
+    """A needle that a store still has. `row`: in something of this owner that it holds on purpose, such as
+    another chat with the same words; `other_owner`: in something of somebody else, which is never shown;
+    `bytes`: in a file.
     """
 
     store: str
     place: str
     needle: str
-    kind: Literal["row", "bytes"]
+    kind: Literal["row", "other_owner", "bytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

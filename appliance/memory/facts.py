@@ -189,9 +189,9 @@ class Facts:
     ) -> Fact:
         now_s = self._now_s()
         row: _FactRow = connection.execute(
-            "INSERT INTO facts (id, owner, text, state, source_chat_id, source_turn_id, created_at_s, "
+            "INSERT INTO facts (id, owner, text, state, source_chat_id, source_turn_id, created_at_s, "  # noqa: S608
             "updated_at_s, embedder_digest, embedding) VALUES (?, ?, ?, 'proposed', ?, ?, ?, ?, ?, ?) "
-            f"RETURNING {_COLUMNS}",  # noqa: S608
+            f"RETURNING {_COLUMNS}",
             (
                 uuid.uuid4().hex, self._owner, text, turn.chat_id if turn else "", turn.id if turn else "",
                 now_s, now_s, self._embedder.digest, _packed(embedding),
@@ -217,8 +217,8 @@ class Facts:
             )
             connection.execute("DELETE FROM facts WHERE id = ? AND owner = ?", (fact_id, self._owner))
         row = connection.execute(
-            "UPDATE facts SET state = 'confirmed', expires_at_s = ?, updated_at_s = ? "
-            f"WHERE id = ? AND owner = ? RETURNING {_COLUMNS}",  # noqa: S608
+            "UPDATE facts SET state = 'confirmed', expires_at_s = ?, updated_at_s = ? "  # noqa: S608
+            f"WHERE id = ? AND owner = ? RETURNING {_COLUMNS}",
             (expires_at_s, self._now_s(), kept_id, self._owner),
         ).fetchone()
         if row is None:

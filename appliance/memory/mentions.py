@@ -11,7 +11,7 @@ from functools import lru_cache
 
 def mentions(text: str, phrase: str) -> bool:
     """Whether the phrase occurs in the text as whole words."""
-    return _pattern(phrase).search(_plain(text)) is not None
+    return phrase_pattern(phrase).search(plain(text)) is not None
 
 
 def json_mentions(json_text: str, phrase: str) -> bool:
@@ -22,7 +22,7 @@ def json_mentions(json_text: str, phrase: str) -> bool:
         content: object = json.loads(json_text)
     except ValueError:
         return mentions(json_text, phrase)
-    return any(mentions(text, phrase) for text in _strings(content))
+    return any(mentions(text, phrase) for text in json_strings(content))
 
 
 def json_has_string(json_text: str, wanted: str) -> bool:
@@ -30,12 +30,13 @@ def json_has_string(json_text: str, wanted: str) -> bool:
     if wanted not in json_text:
         return False
     try:
-        return any(text == wanted for text in _strings(json.loads(json_text)))
+        return any(text == wanted for text in json_strings(json.loads(json_text)))
     except ValueError:
         return True
 
 
-def _strings(content: object) -> Iterator[str]:
+def json_strings(content: object) -> Iterator[str]:
+    """Yield every string in a JSON value, keys included."""
     waiting = [content]
     while waiting:
         current = waiting.pop()
@@ -47,14 +48,16 @@ def _strings(content: object) -> Iterator[str]:
             waiting += [*current.keys(), *current.values()]
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return the text without case and accents, as `phrase_pattern` searches it."""
     decomposed = unicodedata.normalize("NFKD", text).casefold()
     return "".join(character for character in decomposed if not unicodedata.combining(character))
 
 
 @lru_cache(maxsize=64)
-def _pattern(phrase: str) -> re.Pattern[str]:
-    words = _plain(phrase).split()
+def phrase_pattern(phrase: str) -> re.Pattern[str]:
+    """Return the pattern that finds a phrase in plain text."""
+    words = plain(phrase).split()
     body = r"\s+".join(map(re.escape, words)) or r"(?!)"
     # Where words are not parted by spaces (any letter beyond Greek and Cyrillic), a border cannot be told.
     has_borders = all(ord(character) < 0x600 for word in words for character in word)

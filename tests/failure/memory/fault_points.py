@@ -38,7 +38,9 @@ def count_calls(folder: Path, work: Callable[[Path], None]) -> Counter[str]:
     store = folder / "count" / STORE_FILE
     _, returncode = _run(work, store, ["-o", str(log), "-e", f"trace={','.join(WRITING_CALLS)}"])
     assert returncode == 0
-    calls = (line.split(maxsplit=1)[1].partition("(")[0] for line in log.read_text().splitlines() if "(" in line)
+    calls = (
+        line.split(maxsplit=1)[1].partition("(")[0] for line in log.read_text().splitlines() if "(" in line
+    )
     return Counter(call for call in calls if call in WRITING_CALLS)
 
 
@@ -62,13 +64,17 @@ def find_losses(store: Path, promises: list[dict[str, str]]) -> list[str]:
         losses = [f"integrity: {finding}" for finding in database.check_integrity()]
         before_repair = _broken(conversations, promises)
         stop_unfinished_answers(database)
-        return losses + before_repair + _broken(conversations, promises) + _broken_chats(conversations, promises)
+        return (
+            losses + before_repair + _broken(conversations, promises) + _broken_chats(conversations, promises)
+        )
     finally:
         database.close()
 
 
 def _broken(conversations: Conversations, promises: list[dict[str, str]]) -> list[str]:
-    shown = {promise["turn"]: promise for promise in promises if promise["kind"] in ("asked", "shown", "ended")}
+    shown = {
+        promise["turn"]: promise for promise in promises if promise["kind"] in ("asked", "shown", "ended")
+    }
     losses: list[str] = []
     turns = {turn.id: turn for chat in conversations.chats.list_chats("all") + conversations.chats.list_chats("trash")
              for turn in conversations.turns.all_turns(chat.id)}  # fmt: skip
@@ -128,7 +134,7 @@ def _work_when_traced(work: Callable[[Path], None], store: Path) -> None:
     except StorageError as exc:
         os.write(1, (json.dumps({"kind": "error", "text": exc.message}) + "\n").encode())
         code = 3
-    except BaseException:
+    except Exception:  # noqa: BLE001 - the child's boundary
         traceback.print_exc()
     finally:
         os._exit(code)

@@ -21,7 +21,7 @@ EXPECTED_RETURNCODES = {"KILL": {-signal.SIGKILL, 0}, "ENOSPC": {0, 3}, "EIO": {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_at_sampled_writing_calls_loses_nothing_that_was_shown(fault: str, tmp_path: Path):
+def test_a_fault_at_sampled_writing_calls_loses_nothing_that_was_shown(fault: str, tmp_path: Path) -> None:
     counts = count_calls(tmp_path, work)
     points = [(call, position + 1) for call, number in sorted(counts.items()) for position in range(number)]
     sampled = points[:: max(1, len(points) // SAMPLED_POINTS)]
@@ -35,7 +35,7 @@ def test_a_fault_at_sampled_writing_calls_loses_nothing_that_was_shown(fault: st
             if (losses := find_losses(store, outcome.promises))} == {}  # fmt: skip
 
 
-def test_the_check_for_losses_notices_a_lost_word_and_a_lost_question(tmp_path: Path):
+def test_the_check_for_losses_notices_a_lost_word_and_a_lost_question(tmp_path: Path) -> None:
     folder = tmp_path / "control"
     folder.mkdir()
     store, outcome = run_with_fault(folder, work, "pwrite64", 300, "KILL")

@@ -27,10 +27,12 @@ from appliance.memory.session import (
     TurnSaved,
 )
 from appliance.memory.turns import Chat, Turn
-from appliance.providers.script import Fail, Say, ScriptedModel, Wait
+from appliance.providers.script import Fail, Say, ScriptedModel, Step, Wait
 from appliance.providers.scripted import ScriptedProvider
+from tests.unit.memory.stopped_clock import StoppedClock
 
 MODEL = "small:1"
+OpenSession = Callable[..., ChatSession]
 
 
 async def prepare(chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
@@ -39,8 +41,8 @@ async def prepare(chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
 
 
 @pytest.fixture
-def open_session(conversations: Conversations, clock) -> Callable[..., ChatSession]:
-    def opened(*turns: tuple[object, ...]) -> ChatSession:
+def open_session(conversations: Conversations, clock: StoppedClock) -> OpenSession:
+    def opened(*turns: tuple[Step, ...]) -> ChatSession:
         provider = ScriptedProvider([ScriptedModel(name=MODEL, turns=turns)], clock)
         return ChatSession(conversations, provider.stream, prepare, clock=clock, new_seed=lambda: 77)
 
@@ -51,7 +53,9 @@ async def drain(events: AsyncIterator[ChatEvent]) -> list[ChatEvent]:
     return [event async for event in events]
 
 
-async def test_an_answer_is_stored_with_all_it_takes_to_run_it_again(open_session, conversations):
+async def test_an_answer_is_stored_with_all_it_takes_to_run_it_again(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
     session = open_session((Say(text="Paris is the capital."),))
     chat = conversations.chats.create()
 
@@ -72,7 +76,9 @@ async def test_an_answer_is_stored_with_all_it_takes_to_run_it_again(open_sessio
     assert conversations.turns.receipt_of(answer.id) == '{"kept": 1}'
 
 
-async def test_the_question_is_on_disk_before_the_prompt_is_prepared(conversations, clock):
+async def test_the_question_is_on_disk_before_the_prompt_is_prepared(
+    conversations: Conversations, clock: StoppedClock
+) -> None:
     seen: list[str] = []
 
     async def look(chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
@@ -89,7 +95,9 @@ async def test_the_question_is_on_disk_before_the_prompt_is_prepared(conversatio
     assert not session.is_answering(chat.id)
 
 
-async def test_each_delta_is_readable_from_disk_when_it_is_shown(open_session, conversations):
+async def test_each_delta_is_readable_from_disk_when_it_is_shown(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
     session = open_session((Say(text="one two three four"),))
     chat = conversations.chats.create()
     shown, stored = "", []
@@ -103,8 +111,12 @@ async def test_each_delta_is_readable_from_disk_when_it_is_shown(open_session, c
     assert stored == [True] * 4
 
 
-async def test_cancel_keeps_the_partial_answer_and_the_chat_goes_on(open_session, conversations):
-    session = open_session((Say(text="one two"), Wait(duration_s=60), Say(text=" three")), (Say(text="fine"),))
+async def test_cancel_keeps_the_partial_answer_and_the_chat_goes_on(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
+    session = open_session(
+        (Say(text="one two"), Wait(duration_s=60), Say(text=" three")), (Say(text="fine"),)
+    )
     chat = conversations.chats.create()
     async with aclosing(session.ask(chat.id, "count")) as events:
         kinds = []
@@ -122,7 +134,9 @@ async def test_cancel_keeps_the_partial_answer_and_the_chat_goes_on(open_session
     assert again[-1].turn.text == "fine"
 
 
-async def test_a_caller_who_leaves_early_leaves_a_stopped_answer(open_session, conversations):
+async def test_a_caller_who_leaves_early_leaves_a_stopped_answer(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
     session = open_session((Say(text="one two three"),))
     chat = conversations.chats.create()
 
@@ -136,7 +150,9 @@ async def test_a_caller_who_leaves_early_leaves_a_stopped_answer(open_session, c
     assert not session.is_answering(chat.id)
 
 
-async def test_a_cancelled_task_leaves_a_stopped_answer(open_session, conversations):
+async def test_a_cancelled_task_leaves_a_stopped_answer(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
     session = open_session((Say(text="one"), Wait(duration_s=60)))
     chat = conversations.chats.create()
     shown = asyncio.Event()
@@ -157,7 +173,9 @@ async def test_a_cancelled_task_leaves_a_stopped_answer(open_session, conversati
     assert (answer.state, answer.text) == ("stopped", "one")
 
 
-async def test_a_failure_of_the_model_is_stored_with_the_words_before_it(open_session, conversations):
+async def test_a_failure_of_the_model_is_stored_with_the_words_before_it(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
     failure = Failure(kind="engine_crashed", message="the worker died", retryable=True)
     session = open_session((Say(text="one two"), Fail(failure=failure)))
     chat = conversations.chats.create()
@@ -170,7 +188,9 @@ async def test_a_failure_of_the_model_is_stored_with_the_words_before_it(open_se
     assert events[-1].turn.answer.failure == failure
 
 
-async def test_a_stream_without_an_end_is_a_failed_answer(conversations, clock):
+async def test_a_stream_without_an_end_is_a_failed_answer(
+    conversations: Conversations, clock: StoppedClock
+) -> None:
     async def half(request: GenerateRequest) -> AsyncIterator[StreamEvent]:
         yield TextDelta(text="half")
 
@@ -183,7 +203,9 @@ async def test_a_stream_without_an_end_is_a_failed_answer(conversations, clock):
     assert events[-1].turn.answer.failure.kind == "internal"
 
 
-async def test_regenerate_keeps_the_old_answer_on_its_branch(open_session, conversations):
+async def test_regenerate_keeps_the_old_answer_on_its_branch(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
     session = open_session((Say(text="first"),))
     chat = conversations.chats.create()
     old = (await drain(session.ask(chat.id, "go")))[-1].turn
@@ -195,7 +217,9 @@ async def test_regenerate_keeps_the_old_answer_on_its_branch(open_session, conve
     assert conversations.turns.show_branch_of(old.id)[-1].id == old.id
 
 
-async def test_edit_asks_on_a_branch_beside_the_old_question(open_session, conversations):
+async def test_edit_asks_on_a_branch_beside_the_old_question(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
     session = open_session((Say(text="answer"),))
     chat = conversations.chats.create()
     first = await drain(session.ask(chat.id, "old words"))
@@ -209,7 +233,9 @@ async def test_edit_asks_on_a_branch_beside_the_old_question(open_session, conve
         await drain(session.edit(edited[-1].turn.id, "an answer cannot be edited"))
 
 
-async def test_a_stopped_answer_is_continued_beside_itself_with_the_same_beginning(open_session, conversations):
+async def test_a_stopped_answer_is_continued_beside_itself_with_the_same_beginning(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
     session = open_session((Say(text="one two"), Wait(duration_s=60)), (Say(text=" three"),))
     chat = conversations.chats.create()
     async with aclosing(session.ask(chat.id, "count")) as events:
@@ -227,7 +253,9 @@ async def test_a_stopped_answer_is_continued_beside_itself_with_the_same_beginni
     assert [message.text for message in sent] == ["count", "one two", CONTINUE_INSTRUCTION]
 
 
-async def test_run_again_sends_the_same_request_with_the_same_seed(open_session, conversations):
+async def test_run_again_sends_the_same_request_with_the_same_seed(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
     session = open_session((Say(text="answer"),))
     chat = conversations.chats.create()
     first = (await drain(session.ask(chat.id, "go")))[-1].turn
@@ -239,7 +267,9 @@ async def test_run_again_sends_the_same_request_with_the_same_seed(open_session,
     assert (after.messages, after.sampling, after.model) == (before.messages, before.sampling, before.model)
 
 
-async def test_a_second_question_while_one_is_answered_is_refused(open_session, conversations):
+async def test_a_second_question_while_one_is_answered_is_refused(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
     session = open_session((Say(text="one two"),))
     chat = conversations.chats.create()
 
@@ -252,7 +282,9 @@ async def test_a_second_question_while_one_is_answered_is_refused(open_session, 
     assert len(conversations.turns.all_turns(chat.id)) == 2
 
 
-async def test_cancel_before_the_prompt_is_ready_begins_no_answer(conversations, clock):
+async def test_cancel_before_the_prompt_is_ready_begins_no_answer(
+    conversations: Conversations, clock: StoppedClock
+) -> None:
     started = asyncio.Event()
 
     async def slow(chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
@@ -272,7 +304,9 @@ async def test_cancel_before_the_prompt_is_ready_begins_no_answer(conversations,
     assert [turn.role for turn in conversations.turns.all_turns(chat.id)] == ["user"]
 
 
-async def test_a_stalled_stream_is_checkpointed_after_one_second(conversations, clock):
+async def test_a_stalled_stream_is_checkpointed_after_one_second(
+    conversations: Conversations, clock: StoppedClock
+) -> None:
     go_on = asyncio.Event()
 
     async def stalling(request: GenerateRequest) -> AsyncIterator[StreamEvent]:
@@ -297,7 +331,9 @@ async def test_a_stalled_stream_is_checkpointed_after_one_second(conversations, 
 
     def checkpoints() -> int:
         with conversations.database.read() as connection:
-            return connection.execute("SELECT count(*) FROM answer_pieces WHERE kind = 'checkpoint'").fetchone()[0]
+            return connection.execute(
+                "SELECT count(*) FROM answer_pieces WHERE kind = 'checkpoint'"
+            ).fetchone()[0]
 
     task = asyncio.create_task(read())
     await shown.wait()
@@ -313,7 +349,9 @@ async def test_a_stalled_stream_is_checkpointed_after_one_second(conversations, 
     assert conversations.turns.shown_branch(chat.id)[-1].state == "done"
 
 
-async def test_an_endless_fast_stream_can_be_cancelled(conversations, clock):
+async def test_an_endless_fast_stream_can_be_cancelled(
+    conversations: Conversations, clock: StoppedClock
+) -> None:
     async def endless(request: GenerateRequest) -> AsyncIterator[StreamEvent]:
         while True:
             yield TextDelta(text="x ")
@@ -325,24 +363,28 @@ async def test_an_endless_fast_stream_can_be_cancelled(conversations, clock):
             seen = 0
             async for event in events:
                 seen += 1
+                last = event
                 if seen == 10:
                     session.cancel(chat.id)
 
-    assert isinstance(event, AnswerSaved)
-    assert event.turn.state == "stopped"
+    assert isinstance(last, AnswerSaved)
+    assert last.turn.state == "stopped"
 
 
-async def test_a_chat_deleted_for_good_while_it_is_answered_fails_cleanly(open_session, conversations):
+async def test_a_chat_deleted_for_good_while_it_is_answered_fails_cleanly(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
     session = open_session((Say(text="one two three"),))
     chat = conversations.chats.create()
 
-    with pytest.raises(InvalidRequestError, match="deleted"):
+    async def read_and_delete() -> None:
         async with aclosing(session.ask(chat.id, "go")) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
                     with conversations.database.transaction() as connection:
                         connection.execute("DELETE FROM chats WHERE id = ?", (chat.id,))
 
+    with pytest.raises(InvalidRequestError, match="deleted"):
+        await read_and_delete()
+
     assert not session.is_answering(chat.id)
-
-
