@@ -58,6 +58,8 @@ class Settings:
     runtime_dir: Path
     model: str
     embedder: str
+    index_uri: str
+    text_language: str
     context_window: int
     parallel: int
     threads: int
@@ -140,6 +142,12 @@ def _read_all(reader: _Reader, folders: _Folders, path: Path) -> Settings:
         ),
         model=reader.text("model", "smollm2:135m-instruct-q4_1", "the model that answers when none is named"),
         embedder=reader.text("embedder", "all-minilm:l6-v2", "the model that embeds text"),
+        index_uri=reader.text(
+            "index_uri", "", "where the search index lies: a path or an object store; empty is the data folder"
+        ),
+        text_language=reader.text(
+            "text_language", "English", "the language whose word endings and stop words full text knows"
+        ),
         context_window=reader.integer(
             "context_window", 4096, 64, 1 << 24, "tokens one conversation may hold, the answer included"
         ),

@@ -81,13 +81,12 @@ class RetrievalIndex:
     def check(self) -> Repair:
         """Compare the index with SQLite and put right what differs; cheap when the counts agree.
 
-        Raises:
-            ConfigError: the index holds vectors of another embedder.
+        Vectors of another embedder are left as they are; whoever needs vectors is refused then.
         """
         with self.writing("check"):
             if not self.words.is_usable():
                 self.words.rebuild()
-            if not self.vectors.is_usable():
+            if not self.vectors.exists():
                 self.vectors.rebuild()
             repair = self._reconcile()
         if repair.is_needed:

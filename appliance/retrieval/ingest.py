@@ -183,9 +183,11 @@ class Ingestion:
 
         Raises:
             InvalidRequestError: the collection has no usable name.
+            ConfigError: the index holds vectors of another embedder.
             StorageError: the disk is full, or another process has been adding for an hour.
         """
         check_collection_name(collection)
+        self._index.vectors.is_usable()
         run = _Run(self, owner, collection, listener or QuietListener(), should_stop, retry_failed)
         lock_path = self._store.database.path.with_name("add.lock")
         with exclusive(lock_path, role="add", timeout_s=_WAIT_FOR_OTHER_S, on_wait=_reporter(run.listener)):

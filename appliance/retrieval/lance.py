@@ -60,7 +60,7 @@ class LanceStore:
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
         # Without this the library writes warnings to the terminal, into the middle of a screen.
-        os.environ.setdefault("LANCE_LOG", "error")
+        os.environ.setdefault("LANCEDB_LOG", "error")
         import lancedb
 
         self.uri = uri

@@ -49,13 +49,17 @@ class VectorIndex:
         self._dimension = dimension
         self._table: Table | None = None
 
+    def exists(self) -> bool:
+        """Whether the table is there and whole, of whichever embedder."""
+        return self._open() is not None
+
     def is_usable(self) -> bool:
-        """Whether the table is there and whole.
+        """Whether the table is there and holds vectors of this embedder.
 
         Raises:
             ConfigError: it holds vectors of another embedder.
         """
-        return self._open() is not None
+        return self._checked() is not None
 
     def rebuild(self) -> None:
         """Begin an empty table for this embedder."""
@@ -79,7 +83,7 @@ class VectorIndex:
 
     def search(self, vector: Vector, scope: Scope, limit: int) -> list[ScoredId]:
         """Return the nearest chunks by cosine similarity, best first."""
-        table = self._open()
+        table = self._checked()
         if table is None:
             return []
         with lance_errors("search the vectors"):
@@ -174,12 +178,16 @@ class VectorIndex:
     def _open(self) -> Table | None:
         if self._table is None:
             self._table = self._store.open(_TABLE)
-            if self._table is not None:
-                self._check_embedder(self._table)
         return self._table
 
+    def _checked(self) -> Table | None:
+        table = self._open()
+        if table is not None:
+            self._check_embedder(table)
+        return table
+
     def _opened(self) -> Table:
-        if (table := self._open()) is None:
+        if (table := self._checked()) is None:
             self.rebuild()
             table = self._table
         assert table is not None
@@ -191,7 +199,6 @@ class VectorIndex:
         held_dimension = table.schema.field("vector").type.list_size
         if held == self._digest and held_dimension == self._dimension:
             return
-        self._table = None
         raise ConfigError(
             f"the index holds vectors of {held_dimension} numbers of the embedder {held[:12] or 'unknown'}; "
             f"the embedder in use is {self._digest[:12]} with {self._dimension}",
