@@ -13,6 +13,7 @@ from appliance.documents.reasons import RefusalError
 from appliance.documents.xml import Element, attribute, children, descendants, find, parse_xml
 
 _MAX_REPEAT = 64
+_NO_TEXT = frozenset(("forms", "sequence-decls", "calculation-settings", "named-expressions"))
 _MANIFEST = "META-INF/manifest.xml"
 
 
@@ -39,27 +40,42 @@ def read_opendocument(source: Source, archive: Archive, builder: DocumentBuilder
 
 def _read_blocks(parent: Element, builder: DocumentBuilder, depth: int) -> None:
     for element in parent:
-        if element.tag == "h":
-            level = attribute(element, "outline-level", "1")
-            builder.heading(_text(element), int(level) if level.isdigit() else 1)
-        elif element.tag == "p":
-            text = _text(element)
-            builder.list_item(text, depth) if depth else builder.paragraph(text)
-            for box in descendants(element, "text-box"):
-                _read_blocks(box, builder, 0)
+        if element.tag in _NO_TEXT:
+            continue
+        if element.tag == "p":
+            _read_paragraph(element, builder, depth)
         elif element.tag == "list":
             _read_blocks(element, builder, depth + 1)
         elif element.tag == "table":
             _read_table(element, builder, is_sheet=parent.tag == "spreadsheet")
-        elif element.tag == "page":
-            builder.begin_segment("slide", attribute(element, "name"))
-            _read_blocks(element, builder, 0)
-        elif element.tag == "tracked-changes":
-            builder.paragraph(" ".join(element.itertext()), "deleted")
-        elif element.tag == "notes":
-            _read_notes(element, builder)
-        elif element.tag not in ("forms", "sequence-decls", "calculation-settings", "named-expressions"):
+        elif element.tag in _READERS:
+            _READERS[element.tag](element, builder)
+        else:
             _read_blocks(element, builder, depth)
+
+
+def _read_paragraph(element: Element, builder: DocumentBuilder, depth: int) -> None:
+    text = _text(element)
+    if depth:
+        builder.list_item(text, depth)
+    else:
+        builder.paragraph(text)
+    for box in descendants(element, "text-box"):
+        _read_blocks(box, builder, 0)
+
+
+def _read_heading(element: Element, builder: DocumentBuilder) -> None:
+    level = attribute(element, "outline-level", "1")
+    builder.heading(_text(element), int(level) if level.isdigit() else 1)
+
+
+def _read_page(element: Element, builder: DocumentBuilder) -> None:
+    builder.begin_segment("slide", attribute(element, "name"))
+    _read_blocks(element, builder, 0)
+
+
+def _read_deletions(element: Element, builder: DocumentBuilder) -> None:
+    builder.paragraph(" ".join(element.itertext()), "deleted")
 
 
 def _read_notes(notes: Element, builder: DocumentBuilder) -> None:
@@ -114,3 +130,11 @@ def _text(element: Element) -> str:
             pieces.append(_text(child))
         pieces.append(child.tail or "")
     return "".join(pieces)
+
+
+_READERS = {
+    "h": _read_heading,
+    "page": _read_page,
+    "tracked-changes": _read_deletions,
+    "notes": _read_notes,
+}

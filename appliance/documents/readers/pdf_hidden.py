@@ -50,9 +50,9 @@ def hidden_characters(page: pdfium.FPDF_PAGE, text_page: pdfium.FPDF_TEXTPAGE) -
     if is_scan:
         return Concealed(is_ocr_layer=True)
     found = Concealed()
+    page_address = _address(text_page.raw)
     for index in range(pdfium.FPDFText_CountChars(text_page)):
-        address = _address(pdfium.FPDFText_GetTextObject(text_page, index))
-        cause = survey.suspects.get(address)
+        cause = survey.suspects.get(_object_address(page_address, index))
         if cause is not None:
             found.characters[index] = cause
     return found
@@ -139,6 +139,12 @@ def _bounds(item: pdfium.FPDF_PAGEOBJECT) -> Bounds:
     left, bottom, right, top = (ctypes.c_float() for _ in range(4))
     pdfium.FPDFPageObj_GetBounds(item, left, bottom, right, top)
     return left.value, bottom.value, right.value, top.value
+
+
+# PDFium's function with plain addresses: it is asked for every character, and wrapped pointers are slow.
+_object_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(
+    ctypes.cast(pdfium.FPDFText_GetTextObject, ctypes.c_void_p).value
+)
 
 
 def _address(item: pdfium.FPDF_PAGEOBJECT) -> int:

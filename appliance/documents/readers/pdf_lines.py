@@ -97,6 +97,11 @@ def _without_hidden(
     concealed: dict[int, HiddenCause],
     hidden: dict[HiddenCause, list[str]],
 ) -> str:
+    first = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, start)
+    # Indices of characters and of text drift apart by a few; a margin keeps the quick test safe.
+    around = range(first - len(piece), first + 2 * len(piece))
+    if first >= 0 and not any(index in concealed for index in around):
+        return piece
     visible: list[str] = []
     for index, character in enumerate(piece, start=start):
         cause = concealed.get(pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, index))
