@@ -20,11 +20,13 @@ from appliance.structured.document import SchemaDocument, parse_schema
 from appliance.structured.finiteness import has_finite_value
 from appliance.structured.grammar import TOO_SLOW, grammar_error, json_grammar, lark_grammar, regex_grammar
 from appliance.structured.json_text import JsonScan, JsonValue, dump_json
+from appliance.structured.pattern_example import pattern_example
 from appliance.structured.report import KeywordReport, Problem, StructuredLimits
 from appliance.structured.rewrite import RELAXATIONS, Rewriter
 from appliance.structured.validator import check_schema, validator_of
 
 _CACHE_SIZE: Final = 256
+_MAX_EXAMPLES: Final = 32
 _PREFERRED_HINT: Final = "run `appliance schema check` on the file to see what each keyword does"
 
 
@@ -34,13 +36,14 @@ class Admitted:
 
     `grammar` generates only texts worth checking; `schema_json` is the schema as it was given, for the
     exact check, and empty when the grammar by itself decides. `is_exact` says that the grammar by itself
-    already excludes every invalid text that the reports know of.
+    already excludes every invalid text that the reports know of. `examples` satisfy patterns of the schema.
     """
 
     format: OutputFormat
     grammar: str
     schema_json: str = ""
     reports: tuple[KeywordReport, ...] = ()
+    examples: tuple[str, ...] = ()
 
     @property
     def is_json(self) -> bool:
@@ -127,7 +130,11 @@ def _admit_schema(output: JsonSchemaFormat, limits: StructuredLimits, closes_obj
         error = _size_error(grammar, limits) or grammar_error(grammar)
         if not error:
             return Admitted(
-                format=output, grammar=grammar, schema_json=output.schema_json, reports=rewriter.reports
+                format=output,
+                grammar=grammar,
+                schema_json=output.schema_json,
+                reports=rewriter.reports,
+                examples=_examples(rewritten),
             )
         if "nsatisfiable" in error:
             raise SchemaRejectedError(
@@ -140,6 +147,21 @@ def _admit_schema(output: JsonSchemaFormat, limits: StructuredLimits, closes_obj
     raise SchemaRejectedError(
         f"the grammar cannot hold the schema: {_first_line(error)}", hint=_PREFERRED_HINT
     )
+
+
+def _examples(schema: JsonValue) -> tuple[str, ...]:
+    patterns: dict[str, None] = {}
+    pending: list[JsonValue] = [schema]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            pattern = value.get("pattern")
+            if isinstance(pattern, str):
+                patterns[pattern] = None
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+    return tuple(text for text in (pattern_example(pattern) for pattern in patterns) if text)[:_MAX_EXAMPLES]
 
 
 def _choice_grammar(output: ChoiceFormat, limits: StructuredLimits) -> str:

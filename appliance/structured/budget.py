@@ -15,7 +15,8 @@ _MAX_PLACES: Final = 24
 class ClosingWatch:
     """Knows the shortest closing found lately, and looks again the sooner the less room is left."""
 
-    def __init__(self, *, max_tokens: int, is_json: bool) -> None:
+    def __init__(self, *, max_tokens: int, is_json: bool, examples: Sequence[str] = ()) -> None:
+        self._examples = examples
         self._max_tokens = max_tokens
         self._is_json = is_json
         self._next_look = 0
@@ -23,7 +24,7 @@ class ClosingWatch:
 
     def fits_from_start(self, constraint: Constraint) -> bool:
         """Whether any closing of the empty text fits the budget."""
-        closing = find_closing(constraint, self._max_tokens, is_json=self._is_json)
+        closing = find_closing(constraint, self._max_tokens, is_json=self._is_json, examples=self._examples)
         if closing is None:
             return False
         self._reserve = _MARGIN + len(closing)
@@ -39,7 +40,9 @@ class ClosingWatch:
         written = len(constraint.tokens)
         if written < self._next_look:
             return True
-        closing = find_closing(constraint, self._max_tokens - written, is_json=self._is_json)
+        closing = find_closing(
+            constraint, self._max_tokens - written, is_json=self._is_json, examples=self._examples
+        )
         if closing is None or written + len(closing) > self._max_tokens:
             return False
         if written == self._max_tokens:
@@ -49,7 +52,12 @@ class ClosingWatch:
 
     def closing_from(self, constraint: Constraint) -> list[int] | None:
         """Return a closing that fits from here."""
-        return find_closing(constraint, self._max_tokens - len(constraint.tokens), is_json=self._is_json)
+        return find_closing(
+            constraint,
+            self._max_tokens - len(constraint.tokens),
+            is_json=self._is_json,
+            examples=self._examples,
+        )
 
     def places_to_close(self, newest: int, is_choice: Sequence[bool], settled: int) -> Iterator[int]:
         """Yield how many tokens to keep: the newest place first, then ever farther back."""

@@ -113,7 +113,9 @@ class ConstrainedDecoder:
         self._choose = choose
         self._drafter = Drafter(prompt_tokens, compiled.vocabulary) if options.max_draft_tokens else None
         self._planner = RepairPlanner(budget=options.repairs)
-        self._watch = ClosingWatch(max_tokens=options.max_tokens, is_json=self._admitted.is_json)
+        self._watch = ClosingWatch(
+            max_tokens=options.max_tokens, is_json=self._admitted.is_json, examples=self._admitted.examples
+        )
         self._output = _Output()
         self._draft: list[int] = []
         self._first_row: FloatArray | None = None

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from appliance.core.errors import InternalError
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
+
+_OUTSIDE_STRINGS: Final = b'}],0123456789"[{ntf-: .eE+'
+_INSIDE_STRINGS: Final = b'":./-_@ #+0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'
+_FILLERS: Final = 12
+_FILLER_LENGTHS: Final = (4, 8)
 
 Tokenize = Callable[[str], Sequence[int]]
 
@@ -42,6 +47,8 @@ class TokenVocabulary:
             if text and token not in self.special_token_ids:
                 self._ids.setdefault(text, token)
         self._longest = max((len(text) for text in self._ids), default=1)
+        self.closing_pools = {False: self._pool(_OUTSIDE_STRINGS), True: self._pool(_INSIDE_STRINGS)}
+        self.closing_pools[True] += self._fillers()
         self._native = self._build(end_token_ids)
 
     def __len__(self) -> int:
@@ -68,6 +75,17 @@ class TokenVocabulary:
         except UnicodeDecodeError:
             return self._longest_match(data)
         return tokens if self.decode(tokens) == data else self._longest_match(data)
+
+    def _pool(self, characters: bytes) -> list[int]:
+        found = (self.token_of(bytes((character,))) for character in characters)
+        return [token for token in found if token is not None]
+
+    def _fillers(self) -> list[int]:
+        """Return long words, for strings that must be long."""
+        words = [text for text in self._ids if text.isalpha() and text.islower() and len(text) > 3]
+        words.sort(key=len, reverse=True)
+        shorter = [text for length in _FILLER_LENGTHS for text in words if len(text) == length][:_FILLERS]
+        return [self._ids[text] for text in (*words[:_FILLERS], *shorter)]
 
     def _longest_match(self, data: bytes) -> list[int]:
         tokens: list[int] = []
