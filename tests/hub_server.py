@@ -97,10 +97,16 @@ class _Handler(BaseHTTPRequestHandler):
         piece = content[start:]
         if self.hub.breaks_left:
             self.hub.breaks_left -= 1
-            self.wfile.write(piece[: self.hub.break_after])
+            self._write(piece[: self.hub.break_after])
             self.close_connection = True
             return
-        self.wfile.write(piece)
+        self._write(piece)
+
+    def _write(self, piece: bytes) -> None:
+        try:
+            self.wfile.write(piece)
+        except ConnectionError:
+            self.close_connection = True
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)

@@ -10,7 +10,7 @@ from pathlib import Path
 from appliance.catalog.cards import load_cards
 from appliance.catalog.fetch import Fetcher
 from appliance.catalog.gguf import read_gguf
-from appliance.catalog.gguf_card import card_of_gguf, weights_file_of
+from appliance.catalog.gguf_card import card_of_gguf, safe_file_name, weights_file_of
 from appliance.catalog.hub import list_hub_files
 from appliance.catalog.names import (
     CardName,
@@ -242,7 +242,7 @@ class Catalog:
             description=f"{chosen} of {name.repository}",
             files=(
                 WeightsFile(
-                    name=Path(chosen).name,
+                    name=safe_file_name(Path(chosen).name),
                     size_bytes=file.size_bytes,
                     sha256=file.sha256,
                     sources=(f"hf:{name.repository}/{chosen}",),

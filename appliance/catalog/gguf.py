@@ -268,10 +268,8 @@ class _InfoReader:
         pattern = self._metadata.get(f"{self._architecture}.attention.sliding_window_pattern")
         if isinstance(pattern, ArrayValue) and len(pattern.values) >= block_count:
             return tuple(bool(value) for value in pattern.values[:block_count])
-        if isinstance(pattern, int):
-            period = int(pattern)
-        else:
-            period = _KNOWN_WINDOW_PERIODS.get(self._architecture, 0)
+        known = _KNOWN_WINDOW_PERIODS.get(self._architecture, 0)
+        period = int(pattern) if isinstance(pattern, int) else known
         if period <= 0:
             return (True,) * block_count if self._architecture not in _KNOWN_WINDOW_PERIODS else ()
         return tuple(layer % period < period - 1 for layer in range(block_count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from appliance.catalog.gguf import GgufInfo
@@ -33,7 +34,14 @@ def card_of_gguf(info: GgufInfo, *, card_id: str, file: WeightsFile, description
 
 def weights_file_of(path: Path, *, sha256: str = "", sources: tuple[str, ...] = ()) -> WeightsFile:
     """Describe a file on disk as the file of a card."""
-    return WeightsFile(name=path.name, size_bytes=path.stat().st_size, sha256=sha256, sources=sources)
+    return WeightsFile(
+        name=safe_file_name(path.name), size_bytes=path.stat().st_size, sha256=sha256, sources=sources
+    )
+
+
+def safe_file_name(name: str) -> str:
+    """Make the name of a file one that a card may have."""
+    return re.sub(r"[^A-Za-z0-9._-]+|\.{2,}", "-", name).lstrip("._-")[-128:].lstrip("._-") or "weights.gguf"
 
 
 def _capabilities(info: GgufInfo) -> frozenset[Capability]:
