@@ -257,11 +257,9 @@ class _LoadedModel:
             changed = asyncio.ensure_future(self._changed.wait())
             await asyncio.wait((loading, changed), return_when=asyncio.FIRST_COMPLETED)
             changed.cancel()
-            if self._changed.is_set() and not loading.done():
-                self._changed.clear()
-                if self._fraction >= shown + SHOWN_LOAD_STEP:
-                    shown = self._fraction
-                    yield shown
+            if not loading.done() and self._fraction >= shown + SHOWN_LOAD_STEP:
+                shown = self._fraction
+                yield shown
         await loading
 
     async def close(self) -> None:
@@ -269,6 +267,7 @@ class _LoadedModel:
 
     def _load_task(self) -> asyncio.Task[object]:
         if self._loading is None or self._loading.done():
+            self._fraction = 0.0
             self._loading = asyncio.create_task(self._start())
             self._loading.add_done_callback(_retrieve)
         return self._loading
@@ -278,7 +277,8 @@ class _LoadedModel:
 
     def _note_progress(self, fraction: float) -> None:
         self._fraction = fraction
-        self._changed.set()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
 
 def _retrieve(loading: asyncio.Task[object]) -> None:

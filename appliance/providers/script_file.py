@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast, get_args
 
-from appliance.core.errors import ConfigError, Failure, FailureKind
+from appliance.core.errors import ConfigError, Failure, FailureKind, InvalidRequestError
 from appliance.providers.script import CallTool, EchoQuestion, Fail, Say, ScriptedModel, Step, Think, Wait
 
 Table = Mapping[str, object]
@@ -36,7 +36,7 @@ def read_script_file(path: Path) -> list[ScriptedModel]:
         raise ConfigError(f"the script {path} is not valid TOML: {exc}") from exc
     try:
         return [_model(table) for table in _tables(values, "model")]
-    except (KeyError, TypeError, ValueError) as exc:
+    except (InvalidRequestError, TypeError, ValueError) as exc:
         raise ConfigError(f"the script {path} is not valid: {exc}") from exc
 
 
