@@ -42,6 +42,8 @@ class CommandEntry:
 COMMANDS: dict[str, CommandEntry] = {
     "ask": CommandEntry("Talk", "appliance.cli.ask", "Answer one question and leave."),
     "chat": CommandEntry("Talk", "appliance.cli.chat", "Talk with a model, line by line."),
+    "chats": CommandEntry("Memory", "appliance.cli.chats", "List, search, export and import conversations."),
+    "forget": CommandEntry("Memory", "appliance.cli.forget", "Remove something for good, with a receipt."),
     "pull": CommandEntry("Models", "appliance.cli.models", "Fetch a model and check it."),
     "list": CommandEntry("Models", "appliance.cli.models", "List models, fetched and known."),
     "show": CommandEntry("Models", "appliance.cli.models", "Show a model and the memory it needs."),

@@ -82,20 +82,19 @@ class ForgettableChats:
         self._database = database
         self._owner = owner
 
+    def preview(self, target: ForgetTarget) -> dict[str, int]:
+        """Count what `forget` would remove, and remove nothing."""
+        try:
+            with self._database.transaction() as connection:
+                raise _PreviewOnly(_remove(connection, target).counts)
+        except _PreviewOnly as preview:
+            return preview.counts
+
     def forget(self, target: ForgetTarget) -> ForgetReport:
         """Remove what belongs to the target, in one transaction."""
-        removed = _Removed()
         with self._database.transaction() as connection:
-            match target:
-                case ForgetChat():
-                    _forget_chat(connection, target, removed)
-                case ForgetSubject():
-                    _forget_subject(connection, target, removed)
-                case ForgetDocument():
-                    _forget_document(connection, target, removed)
-                case _:
-                    assert_never(target)
-        needles = [target.phrase] if isinstance(target, ForgetSubject) else _needles(removed.texts)
+            removed = _remove(connection, target)
+        needles = [target.phrase] if isinstance(target, ForgetSubject) else needles_of(removed.texts)
         return ForgetReport(store=self.name, removed=removed.counts, needles=tuple(needles))
 
     def probe(self, needles: Sequence[str]) -> ForgetProbe:
@@ -142,6 +141,26 @@ class ForgettableChats:
 
     def _hit(self, place: str, needle: str, kind: _Kind) -> ForgetHit:
         return ForgetHit(store=self.name, place=place, needle=needle, kind=kind)
+
+
+class _PreviewOnly(Exception):  # noqa: N818 - it rolls a transaction back and is no error
+    def __init__(self, counts: dict[str, int]) -> None:
+        super().__init__()
+        self.counts = counts
+
+
+def _remove(connection: sqlite3.Connection, target: ForgetTarget) -> _Removed:
+    removed = _Removed()
+    match target:
+        case ForgetChat():
+            _forget_chat(connection, target, removed)
+        case ForgetSubject():
+            _forget_subject(connection, target, removed)
+        case ForgetDocument():
+            _forget_document(connection, target, removed)
+        case _:
+            assert_never(target)
+    return removed
 
 
 def _searchable(text: str, column: str) -> str:
@@ -319,7 +338,7 @@ def _delete(connection: sqlite3.Connection, table: str, condition: str, value: s
     return [row[0] for row in rows.fetchall()]
 
 
-def _needles(texts: Sequence[str]) -> list[str]:
+def needles_of(texts: Sequence[str]) -> list[str]:
     """Return lines of removed texts that are long enough to be told apart from chance."""
     lines = dict.fromkeys(
         _cut(line.strip())
