@@ -22,7 +22,7 @@ from appliance.core.requests import SamplingParams
 Scalar = str | int | float | bool | Path
 SourceKind = Literal["flag", "environment", "file", "default"]
 FlashAttention = Literal["auto", "on", "off"]
-KvType = Literal["f16", "q8_0", "q4_0"]
+KvType = Literal["f16", "q8_0", "q4_0", "reproducible"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 ENVIRONMENT_PREFIX = "APPLIANCE_"

@@ -19,12 +19,19 @@ from appliance.core.errors import NotEnoughMemoryError
 
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
+
+def cache_types(setting: Literal["f16", "q8_0", "q4_0", "reproducible"]) -> tuple[KvType, KvType]:
+    """Number formats of keys and values for the setting `kv_type`."""
+    return ("f16", "f32") if setting == "reproducible" else (setting, setting)
+
+
 CONTEXT_STEP_TOKENS = 256
 _KV_BYTES_EACH: dict[str, float] = {
     "f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32, "q4_1": 20 / 32,
     "q4_0": 18 / 32,
 }  # fmt: skip
 _FLOAT_BYTES = 4
+_MASK_BYTES = 2
 # Position, sequence set and bookkeeping of one cell of llama_kv_cells.
 _CELL_BYTES = 64
 # Measured on vocabularies of 49,152 and 262,144 tokens: texts and hash tables of llama_vocab.
@@ -193,9 +200,9 @@ def _pass_tokens(shape: LoadShape) -> int:
 
 
 def _mask_bytes(info: GgufInfo, shape: LoadShape, tokens: int) -> int:
-    """Return the bytes of the attention masks: a 32-bit one and its 16-bit copy, for each kind of layer."""
+    """Return the bytes of the attention masks: 16-bit floats, one mask for each kind of layer."""
     kinds = 2 if info.sliding_window else 1
-    return kinds * tokens * shape.cells * (_FLOAT_BYTES + 2)
+    return kinds * tokens * shape.cells * _MASK_BYTES
 
 
 def _activation_floats(info: GgufInfo) -> int:

@@ -8,7 +8,7 @@ from typing import Literal
 from appliance.catalog.catalog import Catalog, LocalModel
 from appliance.catalog.free_memory import read_free_bytes
 from appliance.catalog.gguf import GgufInfo, read_gguf
-from appliance.catalog.memory_plan import LoadShape, MemoryPlan, plan_memory
+from appliance.catalog.memory_plan import LoadShape, MemoryPlan, cache_types, plan_memory
 from appliance.catalog.store import Manifest, human_bytes
 from appliance.config import Settings
 from appliance.core.capabilities import ModelCard
@@ -132,11 +132,12 @@ def show_facts(
 
 def _shape(settings: Settings, info: GgufInfo, context_tokens: int | None, parallel: int | None) -> LoadShape:
     usual = min(settings.context_window, info.context_length or settings.context_window)
+    key_type, value_type = cache_types(settings.kv_type)
     return LoadShape(
         context_tokens=context_tokens or usual,
         sequences=parallel or settings.parallel,
-        key_type=settings.kv_type,
-        value_type=settings.kv_type,
+        key_type=key_type,
+        value_type=value_type,
     )
 
 

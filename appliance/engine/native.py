@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     FloatRow = NDArray[np.float32]
 
-_KV_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}
+# ggml's numbers of the formats of keys and values.
+_KV_TYPES = {"f16": (1, 1), "q8_0": (8, 8), "q4_0": (2, 2), "reproducible": (1, 0)}
 _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 _PIECE_BYTES = 64
 _CONTROL_ATTRIBUTES = 1 << 0 | 1 << 3  # LLAMA_TOKEN_ATTR_UNKNOWN | LLAMA_TOKEN_ATTR_CONTROL
@@ -252,7 +253,7 @@ class Context:
         raw.n_threads = threads
         raw.n_threads_batch = threads
         raw.flash_attn_type = _FLASH_ATTENTION[params.flash_attention]
-        raw.type_k = raw.type_v = _KV_TYPES[params.kv_type]
+        raw.type_k, raw.type_v = _KV_TYPES[params.kv_type]
         raw.kv_unified = True
         raw.swa_full = True  # a prefix can only be cut back where sliding-window cells are all kept
         raw.no_perf = True

@@ -8,7 +8,7 @@ from typing import Literal
 
 from appliance.core.errors import InvalidRequestError
 
-KvType = Literal["f16", "q8_0", "q4_0"]
+KvType = Literal["f16", "q8_0", "q4_0", "reproducible"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,9 @@ class EngineParams:
     """How to load one model.
 
     `context_window` bounds prompt plus answer of one request; `kv_cells` is the number of tokens the KV cache
-    holds for all sequences together, running and kept (0: `context_window * parallel`). `threads` 0 is the
+    holds for all sequences together, running and kept (0: `context_window * parallel`). `kv_type` "reproducible"
+    keeps values as f32: half as much memory again and slower prefill, but attention then rounds alike whatever
+    else is in the batch or the cache. `threads` 0 is the
     number of physical cores. `gpu_layers` -1 offloads what fits where the build has a GPU backend.
     `prefix_dir` is where KV prefixes are saved between runs (None: nowhere).
     """

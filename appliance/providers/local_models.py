@@ -82,19 +82,20 @@ def _refuse_what_does_not_fit(settings: Settings, params: EngineParams) -> None:
         ModelFileError: the file is damaged, hostile or no GGUF.
     """
     from appliance.catalog.gguf import read_gguf
-    from appliance.catalog.memory_plan import LoadShape, plan_memory, require_fit
+    from appliance.catalog.memory_plan import LoadShape, cache_types, plan_memory, require_fit
     from appliance.engine.build_record import read_installed_build
 
     info = read_gguf(params.model_path)
     build = read_installed_build()
     if build is not None and build.backend != "cpu" and settings.gpu_layers != 0:
         return
+    key_type, value_type = cache_types(params.kv_type)
     shape = LoadShape(
         context_tokens=params.context_window,
         sequences=params.parallel,
         kept_sequences=params.kept_sequences,
-        key_type=params.kv_type,
-        value_type=params.kv_type,
+        key_type=key_type,
+        value_type=value_type,
         batch_tokens=params.batch_tokens,
         ubatch_tokens=params.ubatch_tokens,
         prefill_tokens=params.prefill_chunk_tokens,

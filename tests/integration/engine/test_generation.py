@@ -35,20 +35,26 @@ async def test_greedy_answers_are_the_same_each_time(starter_engine: Engine) -> 
     assert first.strip()
 
 
-async def test_eight_streams_together_answer_as_each_does_alone(starter_engine: Engine) -> None:
-    alone = [(await answer(starter_engine, ask(question, owner="alone")))[0] for question in QUESTIONS]
-
-    together = await asyncio.gather(
-        *(answer(starter_engine, ask(question, owner="together")) for question in QUESTIONS)
-    )
+@pytest.mark.parametrize(("kv_type", "kept_sequences"), [("f16", 0), ("reproducible", 16)])
+async def test_eight_streams_together_answer_as_each_does_alone(
+    starter_weights: Path, kv_type: str, kept_sequences: int
+) -> None:
+    engine = open_engine(starter_weights, kv_type=kv_type, kept_sequences=kept_sequences)
+    async with closing_engine(engine):
+        alone = [(await answer(engine, ask(question, owner="alone")))[0] for question in QUESTIONS]
+        together = await asyncio.gather(
+            *(answer(engine, ask(question, owner="together")) for question in QUESTIONS)
+        )
 
     assert [text for text, _ in together] == alone
 
 
-async def test_a_seed_makes_a_drawn_answer_repeatable(starter_engine: Engine) -> None:
-    drawn = [
-        (await answer(starter_engine, ask(QUESTIONS[2], temperature=1.0, seed=seed)))[0] for seed in (7, 7, 8)
-    ]
+async def test_a_seed_makes_a_drawn_answer_repeatable(starter_weights: Path) -> None:
+    engine = open_engine(starter_weights, parallel=1, kv_type="reproducible")
+    async with closing_engine(engine):
+        drawn = [
+            (await answer(engine, ask(QUESTIONS[2], temperature=1.0, seed=seed)))[0] for seed in (7, 7, 8)
+        ]
 
     assert drawn[0] == drawn[1]
     assert drawn[0] != drawn[2]
