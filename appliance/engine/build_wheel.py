@@ -30,7 +30,7 @@ SDIST_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 SDIST_NAME = f"llama_cpp_python-{VERSION}.tar.gz"
 BUILD_REQUIREMENTS = Path(__file__).with_name("build-requirements.txt")
 
-_FREE_BYTES_NEEDED = 2 * 10**9
+_FREE_BYTES_NEEDED = 10**9
 _LAST_LINES = 12
 _GENTLE_END_S = 5.0
 _POLL_S = 0.02

@@ -29,6 +29,8 @@ MAX_MEAN_SURPRISE = 7.0
 # Cosine of two rows of logits; other kernels serve batches than single tokens, which costs 0.005 at most.
 MIN_AGREEMENT = 0.95
 
+# ggml attaches a debugger when it aborts; and threads that spin at barriers make a busy machine crawl.
+_QUIET_ENVIRONMENT = {"GGML_NO_BACKTRACE": "1", "OMP_WAIT_POLICY": "passive"}
 _LAST_LINES = 5
 # What a fault of the build looks like; SIGKILL and SIGTERM come from outside, mostly for want of memory.
 _FAULT_SIGNALS = frozenset(
@@ -94,7 +96,7 @@ def run_self_test(
 def run_child(command: list[str], *, timeout_s: float) -> SelfTestReport:
     """Run the command that measures, and turn how it ended into a verdict."""
     started_s = time.perf_counter()
-    environment = {**os.environ, "GGML_NO_BACKTRACE": "1", "PYTHONFAULTHANDLER": ""}
+    environment = {**_QUIET_ENVIRONMENT, **os.environ}
     try:
         child = subprocess.run(
             command,
