@@ -16,7 +16,7 @@ def back_up(path: Path, *, label: str) -> Path:
     """Copy the database with SQLite's online backup; the copy appears whole or not at all."""
     folder = backups_folder(path)
     folder.mkdir(mode=0o700, exist_ok=True)
-    target = _free_name(folder, path.stem, label)
+    target = folder / _next_name(path, label)
     unfinished = target.with_suffix(".partial")
     try:
         os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
@@ -37,17 +37,16 @@ def backups_folder(path: Path) -> Path:
 
 def list_backups(path: Path) -> list[Path]:
     """Return the copies of a database, oldest first."""
-    return sorted(backups_folder(path).glob(f"{path.stem}-*.db"))
+    return sorted(backups_folder(path).glob(f"{path.stem}-[0-9][0-9][0-9][0-9][0-9][0-9]-*.db"))
 
 
-def _free_name(folder: Path, stem: str, label: str) -> Path:
+def _next_name(path: Path, label: str) -> str:
+    """Number the copies, for clocks may jump."""
+    newest = next(reversed(list_backups(path)), None)
+    number = int(newest.name[len(path.stem) + 1 :].split("-", 1)[0]) + 1 if newest else 1
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     safe_label = re.sub(r"[^a-z0-9-]+", "-", label.lower())[:80] or "copy"
-    name = f"{stem}-{stamp}-{safe_label}"
-    taken = 0
-    while (folder / f"{name}-{taken:03}.db").exists():
-        taken += 1
-    return folder / f"{name}-{taken:03}.db"
+    return f"{path.stem}-{number:06}-{stamp}-{safe_label}.db"
 
 
 def _copy(source_path: Path, target_path: Path) -> None:

@@ -27,7 +27,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -126,11 +126,16 @@ class Database:
     def check_integrity(self) -> tuple[str, ...]:
         """Return what SQLite finds wrong with the file and its references; empty when all is well."""
         with self.read() as connection:
-            findings = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
-            findings = [] if findings == ["ok"] else findings
-            for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-                findings.append(f"row {row_id} of {table} points to a missing row of {parent}")
-            return tuple(findings)
+            try:
+                findings = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+                if findings != ["ok"]:
+                    return tuple(findings)
+                dangling = connection.execute("PRAGMA foreign_key_check").fetchall()
+            except sqlite3.DatabaseError as exc:
+                if not is_io_failure(exc):
+                    raise
+                return (str(exc),)
+        return tuple(f"row {row[1]} of {row[0]} points to a missing row of {row[2]}" for row in dangling)
 
     def scrub(self) -> None:
         """Rewrite the file without free pages and empty the WAL, so that deleted bytes are gone.
@@ -181,6 +186,8 @@ class Database:
             return
         with translated(self.path, "create the store"):
             _create_private(self.path)
+            # Held until `close`: the last connection to close must be a writing one to fold the log away.
+            self._writing_connection(True)
         self.migrate(schemas)
 
     @contextmanager
@@ -311,5 +318,3 @@ def _end_quietly(connection: sqlite3.Connection) -> None:
 def _create_private(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    with closing(connect(path, "write", _BUSY_TIMEOUT_S)):
-        pass
