@@ -161,5 +161,5 @@ def _skip(path: Path, reason: SkipReason, message: str) -> Skipped:
 def _unreadable(path: Path, exc: OSError | ValueError) -> Skipped:
     error = os_error(exc, shown_name(path.name))
     reasons: tuple[SkipReason, ...] = ("not_found", "no_permission", "not_a_file")
-    reason = next((known for known in reasons if known == error.reason), "io_error")
+    reason: SkipReason = next((known for known in reasons if known == error.reason), "io_error")
     return Skipped(path=path, reason=reason, message=error.message)

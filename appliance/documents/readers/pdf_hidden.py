@@ -143,7 +143,7 @@ def _bounds(item: pdfium.FPDF_PAGEOBJECT) -> Bounds:
 
 # PDFium's function with plain addresses: it is asked for every character, and wrapped pointers are slow.
 _object_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(
-    ctypes.cast(pdfium.FPDFText_GetTextObject, ctypes.c_void_p).value
+    ctypes.cast(pdfium.FPDFText_GetTextObject, ctypes.c_void_p).value or 0
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from appliance.documents.builder import DocumentBuilder
 from appliance.documents.readers.delimited import looks_like_header
@@ -16,7 +16,8 @@ _HEADING_RATIO = 1.15
 _MAX_HEADING_CHARS = 200
 _MAX_BOLD_WORDS = 14
 _BULLET = re.compile(r"(?:[•●○▪■◦‣∙·–—*-]|\(?(?:\d{1,3}|[a-z]|[ivx]{1,5})[.)])\s+\S")
-_DIGITS = re.compile(r"\d+")
+# A page number stands at an end of its line; numbers inside a line tell two lines apart.
+_PAGE_NUMBER = re.compile(r"^\d+\b|\b\d+$")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _MAX_LEVELS = 5
 
@@ -53,6 +54,8 @@ def append_page(lines: Sequence[Line], style: Style, page: int, builder: Documen
     titles = style.outline.get(page, {})
     position = 0
     tables = find_tables(lines)
+    if all(_is_running(lines, index, style) for index in range(len(lines))):
+        style = replace(style, running_lines=frozenset())
     while position < len(lines):
         if position in tables:
             end = tables[position]
@@ -169,7 +172,7 @@ def _edges(page: Sequence[Line]) -> Iterable[Line]:
 
 
 def _running_key(text: str) -> str:
-    return _DIGITS.sub("#", normal(text))
+    return _PAGE_NUMBER.sub("#", normal(text))
 
 
 def normal(text: str) -> str:

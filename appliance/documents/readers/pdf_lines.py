@@ -103,12 +103,16 @@ def _without_hidden(
     if first >= 0 and not any(index in concealed for index in around):
         return piece
     visible: list[str] = []
+    before: HiddenCause | None = None
     for index, character in enumerate(piece, start=start):
         cause = concealed.get(pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, index))
-        if cause is None or (character == " " and not visible):
-            visible.append(character)
+        # Spaces that PDFium adds belong to no text object: they go with the word before them.
+        cause = before if character == " " and cause is None else cause
+        if cause is None:
+            visible.append(" " + character if before and visible else character)
         else:
             hidden.setdefault(cause, []).append(character)
+        before = cause
     for pieces in hidden.values():
         pieces.append("\n")
     return "".join(visible)
