@@ -13,6 +13,7 @@ from appliance.catalog.store import Manifest, human_bytes
 from appliance.config import Settings
 from appliance.core.capabilities import ModelCard
 from appliance.core.errors import ApplianceError, ModelNotFoundError
+from appliance.engine.used_features import read_used_features
 
 Fit = Literal["yes", "no", "likely", "unlikely", "unknown"]
 
@@ -79,9 +80,9 @@ class ModelFacts:
 
 def list_rows(catalog: Catalog, settings: Settings) -> list[ListRow]:
     """Return stored models first, then those that can be fetched, each by size."""
-    free = read_free_bytes()
+    free, features = read_free_bytes(), read_used_features()
     stored = {manifest.card.id: manifest for manifest in catalog.store.manifests()}
-    rows = [_stored_row(catalog, settings, manifest, free) for manifest in stored.values()]
+    rows = [_stored_row(catalog, settings, manifest, free, features) for manifest in stored.values()]
     rows += [
         ListRow(
             card=card, size_bytes=card.size_bytes, is_on_disk=False, fit=_guessed_fit(card.size_bytes, free)
@@ -92,14 +93,18 @@ def list_rows(catalog: Catalog, settings: Settings) -> list[ListRow]:
     return sorted(rows, key=lambda row: (not row.is_on_disk, row.card.parameters, row.card.id))
 
 
-def _stored_row(catalog: Catalog, settings: Settings, manifest: Manifest, free: int) -> ListRow:
+def _stored_row(
+    catalog: Catalog, settings: Settings, manifest: Manifest, free: int, features: frozenset[str]
+) -> ListRow:
     paths = [catalog.store.file_path(file) for file in manifest.files]
     is_whole = all(path.is_file() for path in paths)
     fit = _guessed_fit(manifest.size_bytes, free)
     if is_whole and len(paths) == 1:
         try:
             info = read_gguf(paths[0])
-            fit = _fit(plan_memory(info, _shape(settings, info, None, None), free_bytes=free))
+            fit = _fit(
+                plan_memory(info, _shape(settings, info, None, None), free_bytes=free, cpu_features=features)
+            )
         except ApplianceError:
             fit = "unknown"
     return ListRow(card=manifest.card, size_bytes=manifest.size_bytes, is_on_disk=is_whole, fit=fit)
@@ -121,7 +126,8 @@ def show_facts(
     if not local.is_gguf:
         return ModelFacts(card=card, local=local, info=None, plan=None, problem="")
     info = read_gguf(local.path)
-    plan = plan_memory(info, _shape(settings, info, context_tokens, parallel))
+    shape = _shape(settings, info, context_tokens, parallel)
+    plan = plan_memory(info, shape, cpu_features=read_used_features())
     problem = ""
     if info.context_length and plan.shape.context_tokens > info.context_length:
         problem = (

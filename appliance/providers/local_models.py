@@ -84,6 +84,7 @@ def _refuse_what_does_not_fit(settings: Settings, params: EngineParams) -> None:
     from appliance.catalog.gguf import read_gguf
     from appliance.catalog.memory_plan import LoadShape, cache_types, plan_memory, require_fit
     from appliance.engine.build_record import read_installed_build
+    from appliance.engine.used_features import read_used_features
 
     info = read_gguf(params.model_path)
     build = read_installed_build()
@@ -100,7 +101,7 @@ def _refuse_what_does_not_fit(settings: Settings, params: EngineParams) -> None:
         ubatch_tokens=params.ubatch_tokens,
         prefill_tokens=params.prefill_chunk_tokens,
     )
-    require_fit(plan_memory(info, shape), params.model_name)
+    require_fit(plan_memory(info, shape, cpu_features=read_used_features()), params.model_name)
 
 
 def _context_window(settings: Settings, local: LocalModel) -> int:
