@@ -1,0 +1,78 @@
+"""`appliance chat` with lines piped in."""
+
+from pathlib import Path
+
+from tests.conftest import RunCli
+
+ECHO = ("chat", "-m", "scripted:echo")
+
+
+def test_each_line_is_answered_on_a_line_of_its_own(run_cli: RunCli) -> None:
+    shown = run_cli(*ECHO, stdin="hello\n\nhow are you?\n")
+
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, "hello\nhow are you?\n", "")
+
+
+def test_a_last_line_without_a_line_break_is_answered_too(run_cli: RunCli) -> None:
+    assert run_cli(*ECHO, stdin="one\ntwo").stdout == "one\ntwo\n"
+
+
+def test_messages_of_several_lines(run_cli: RunCli) -> None:
+    assert run_cli(*ECHO, stdin='one\\\ntwo\n"""\nthree\n\nfour\n"""\n').stdout == "one\ntwo\nthree\n\nfour\n"
+
+
+def test_a_double_slash_begins_a_message_with_a_slash(run_cli: RunCli) -> None:
+    assert run_cli(*ECHO, stdin="//etc is a folder\n").stdout == "/etc is a folder\n"
+
+
+def test_the_conversation_goes_on_and_retry_answers_again(run_cli: RunCli, tmp_path: Path) -> None:
+    saved = tmp_path / "talk.md"
+
+    shown = run_cli(
+        *ECHO, "--system", "be brief", stdin=f"one\ntwo\n/retry\n/save {saved}\n/exit\nnever read\n"
+    )
+
+    assert shown.stdout == "one\ntwo\ntwo\n"
+    assert saved.read_text(encoding="utf-8").split("## ")[1:] == [
+        "System\n\nbe brief\n\n", "Question\n\none\n\n", "Answer\n\none\n\n",
+        "Question\n\ntwo\n\n", "Answer\n\ntwo\n",
+    ]  # fmt: skip
+
+
+def test_a_bad_command_is_reported_the_chat_goes_on_and_the_exit_code_tells(run_cli: RunCli) -> None:
+    shown = run_cli(*ECHO, stdin="/nonsense\nhello\n/model nobody:1b\n/set top_k x\nbye\n")
+
+    assert (shown.returncode, shown.stdout) == (1, "hello\nbye\n")
+    assert [line for line in shown.stderr.splitlines() if line.startswith("error: ")] == [
+        "error: there is no command /nonsense",
+        "error: there is no model nobody:1b",
+        "error: top_k takes a number, not 'x'",
+    ]
+
+
+def test_a_failed_answer_keeps_its_text_and_the_chat_goes_on(run_cli: RunCli) -> None:
+    shown = run_cli("chat", "-m", "scripted:crash", stdin="go\n/model scripted:echo\nagain\n")
+
+    assert (shown.returncode, shown.stdout) == (1, "half an \nagain\n")
+    assert "error: it died" in shown.stderr
+
+
+def test_a_cut_answer_is_never_silent(run_cli: RunCli) -> None:
+    shown = run_cli(*ECHO, "--max-tokens", "2", stdin="one two three\n")
+
+    assert shown.stdout == "one two\n"
+    assert "cut after 2 tokens" in shown.stderr
+
+
+def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(run_cli: RunCli) -> None:
+    shown = run_cli(*ECHO, stdin=b"caf\xe9\nfine\n")
+
+    assert (shown.returncode, shown.stdout) == (1, "fine\n")
+    assert "not UTF-8" in shown.stderr
+
+
+def test_an_unknown_model_ends_the_chat_before_it_begins(run_cli: RunCli) -> None:
+    shown = run_cli("chat", "-m", "nobody:1b", stdin="hello\n")
+
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert "nobody" in shown.stderr
