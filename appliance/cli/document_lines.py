@@ -90,10 +90,15 @@ def summary_line(report: IngestReport) -> str:
     updated = report.count("updated")
     added = report.count("added") + updated
     text = (
-        f"{len(report.results)} files: {added} added{f' ({updated} of them changed)' if updated else ''}, "
+        f"{counted(len(report.results), 'file')}: {added} added{f' ({updated} of them changed)' if updated else ''}, "
         f"{report.count('unchanged')} unchanged, {report.count('failed')} failed, {report.count('skipped')} skipped"
     )
     return f"{text}; stopped, run the same command again to go on" if report.is_stopped else text
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 page`, `2 pages`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def documents_table(records: Sequence[DocumentRecord]) -> str:
@@ -179,8 +184,8 @@ def _file_line(result: FileResult) -> str:
     facts: list[str] = []
     if result.outcome in ("added", "updated"):
         if result.page_count:
-            facts.append(f"{result.page_count} pages")
-        facts.append(f"{result.chunk_count} passages")
+            facts.append(counted(result.page_count, "page"))
+        facts.append(counted(result.chunk_count, "passage"))
     if result.message:
         facts.append(result.message)
     facts += result.notices

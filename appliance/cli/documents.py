@@ -16,6 +16,7 @@ import click
 from appliance.cli.document_lines import (
     IngestLines,
     VectorLine,
+    counted,
     documents_table,
     file_result_json,
     record_json,
@@ -218,7 +219,8 @@ def remove_command(
         )
     else:
         click.echo(
-            f"removed {len(removal.documents)} documents with {removal.removed_chunks} passages; "
+            f"removed {counted(len(removal.documents), 'document')} with "
+            f"{counted(removal.removed_chunks, 'passage')}; "
             + ("; ".join(removal.remains) if removal.remains else "nothing of them is left in store or index")
         )
     return EXIT_FAILURE if removal.remains else EXIT_OK
@@ -242,8 +244,8 @@ def reindex_command(invocation: Invocation, *, missing: bool, as_json: bool) -> 
         click.echo(json.dumps({"documents_cut_anew": recut, "passages": counts.chunks, "vectors": filled.done,
                                "missing_vectors": filled.missing}))  # fmt: skip
     else:
-        click.echo(f"{counts.chunks} passages of {counts.documents} documents are indexed; "
-                   f"{filled.missing} vectors are missing")  # fmt: skip
+        click.echo(f"{counted(counts.chunks, 'passage')} of {counted(counts.documents, 'document')} indexed; "
+                   f"{counted(filled.missing, 'vector')} missing")  # fmt: skip
     return EXIT_INTERRUPTED if stop.is_set() else EXIT_OK
 
 

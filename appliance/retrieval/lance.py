@@ -149,7 +149,8 @@ def delete_keys(table: Table, chunk_ids: Sequence[int]) -> None:
 def held_keys(table: Table) -> set[int]:
     """Return the key of every row."""
     with lance_errors("read the index"):
-        return set(table.search().select([KEY]).limit(1 << 40).to_arrow()[KEY].to_pylist())
+        rows = table.count_rows()
+        return set(table.search().select([KEY]).limit(max(1, rows)).to_arrow()[KEY].to_pylist())
 
 
 def clean_up(table: Table, grace: timedelta = VERSION_GRACE) -> None:

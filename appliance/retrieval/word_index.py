@@ -1,11 +1,10 @@
-"""Full text of every chunk in LanceDB: a persistent BM25 index with ICU word borders."""
+"""Full text of every chunk in LanceDB: a persistent BM25 index over stems, with ICU word borders."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from appliance.core.errors import ConfigError
 from appliance.retrieval.lance import (
     KEY,
     KEY_METADATA,
@@ -21,6 +20,7 @@ from appliance.retrieval.lance import (
     upsert,
     within,
 )
+from appliance.retrieval.languages import check_language, language_of, stemmed, stemmed_query
 from appliance.retrieval.records import StoredChunk
 
 if TYPE_CHECKING:
@@ -39,18 +39,15 @@ class WordIndex:
     """Finds chunks by their words.
 
     Raises:
-        ConfigError: the language has no stemmer.
+        ConfigError: the language of passages that do not show theirs is none that is known.
     """
 
     def __init__(self, store: LanceStore, language: str = "English") -> None:
-        from lancedb.index import lang_mapping
-
-        if language not in lang_mapping.values():
-            known = ", ".join(sorted(lang_mapping.values()))
-            raise ConfigError(f"full text knows no language {language!r}", hint=f"one of: {known}")
         self._store = store
-        self._language = language
+        self._language = check_language(language)
         self._table: Table | None = None
+        self._languages: frozenset[str] | None = None
+        self._languages_version = -1
 
     def is_usable(self) -> bool:
         """Whether the table is there, is whole, and was built for this language."""
@@ -69,17 +66,22 @@ class WordIndex:
         """Make chunks findable at once."""
         import pyarrow as pa
 
+        languages = [language_of(chunk.text, self._language) for chunk in chunks]
         rows = pa.Table.from_pydict(
             {
                 KEY: [chunk.chunk_id for chunk in chunks],
                 "owner": [chunk.owner for chunk in chunks],
                 "collection": [chunk.collection for chunk in chunks],
                 "document_id": [chunk.document_id for chunk in chunks],
-                "words": [chunk.words for chunk in chunks],
+                "language": languages,
+                "words": [
+                    stemmed(chunk.words, language) for chunk, language in zip(chunks, languages, strict=True)
+                ],
             },
             schema=_schema(self._language),
         )
         upsert(self._opened(), rows)
+        self._languages = None
 
     def search(self, query: str, scope: Scope, limit: int) -> list[ScoredId]:
         """Return the chunks that share words with a query, best first; any text is a valid query."""
@@ -88,7 +90,7 @@ class WordIndex:
             return []
         with lance_errors("search the full text"):
             found = (
-                table.search(query, query_type="fts")
+                table.search(stemmed_query(query, self._stored_languages(table)), query_type="fts")
                 .where(within(scope))
                 .select([KEY, "_score"])
                 .limit(limit)
@@ -140,6 +142,15 @@ class WordIndex:
         self._index()
         clean_up_at_once(table)
 
+    def _stored_languages(self, table: Table) -> frozenset[str]:
+        """Languages of the passages; asked again whenever the table has a new version."""
+        version = table.version
+        if self._languages is None or version != self._languages_version:
+            rows = table.search().select(["language"]).limit(max(1, table.count_rows())).to_arrow()
+            self._languages = frozenset(str(name) for name in rows["language"].unique().to_pylist())
+            self._languages_version = version
+        return self._languages
+
     def _open(self) -> Table | None:
         if self._table is None:
             self._table = self._store.open(_TABLE)
@@ -154,13 +165,14 @@ class WordIndex:
 
     def _index(self) -> None:
         with lance_errors("index the full text"):
-            self._opened().create_index("words", config=_index_settings(self._language), replace=True)
+            self._opened().create_index("words", config=_index_settings(), replace=True)
 
 
-def _index_settings(language: str) -> FTS:
+def _index_settings() -> FTS:
     from lancedb.index import FTS
 
-    return FTS(base_tokenizer="icu", language=language)
+    # The text comes stemmed, each passage in its own language; ICU finds the borders of words in any script.
+    return FTS(base_tokenizer="icu", stem=False)
 
 
 def _schema(language: str) -> pa.Schema:
@@ -172,6 +184,7 @@ def _schema(language: str) -> pa.Schema:
             pa.field("owner", pa.string(), nullable=False),
             pa.field("collection", pa.string(), nullable=False),
             pa.field("document_id", pa.string(), nullable=False),
+            pa.field("language", pa.string(), nullable=False),
             pa.field("words", pa.string(), nullable=False),
         ],
         metadata={_LANGUAGE: language},
