@@ -33,6 +33,10 @@ class StoppedError(Exception):
     """The caller asked to stop."""
 
 
+class _GoneError(Exception):
+    """The process that forks the workers is gone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """What the caller wants to know and say while a file is read."""
@@ -89,6 +93,17 @@ class ParserProcess:
             RefusalError: the file cannot be read; the process is alive or will be started anew.
             StoppedError: the caller asked to stop.
         """
+        try:
+            return self._run_once(job, document, watch)
+        except _GoneError:
+            # Killed from outside while it waited or worked: the file has a second chance, in a new process.
+            self.close()
+        try:
+            return self._run_once(job, document, watch)
+        except _GoneError as exc:
+            raise RefusalError("parser_crashed", "the parser process died on it, twice") from exc
+
+    def _run_once(self, job: Job, document: int, watch: Watch) -> bytes:
         self.start()
         assert self._control is not None
         channel, theirs = socket.socketpair()
@@ -97,8 +112,7 @@ class ParserProcess:
                 try:
                     socket.send_fds(self._control, [job.to_json()], [document, theirs.fileno()])
                 except OSError as exc:
-                    self.close()
-                    raise RefusalError("parser_crashed", "the parser process is gone") from exc
+                    raise _GoneError from exc
             try:
                 outcome = _Conversation(channel, job.limits, watch).outcome()
             except BaseException:
@@ -120,7 +134,7 @@ class ParserProcess:
     def _conclude(self, outcome: Frame | None, job: Job) -> bytes:
         report = self._exit_report()
         if outcome is None:
-            raise _death(report, job.limits)
+            raise _death(report, job.limits) if report else _GoneError
         if outcome.kind == "result":
             return outcome.payload
         refusal = json.loads(outcome.payload)

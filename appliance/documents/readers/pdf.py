@@ -133,7 +133,7 @@ def _learn(document: pypdfium2.PdfDocument, count: int) -> Style:
         except pypdfium2.PdfiumError:
             continue
         text_page = page.get_textpage()
-        pages.append(page_text(page, text_page, page.get_cropbox()).lines)
+        pages.append(page_text(page, text_page, page.get_bbox()).lines)
         text_page.close()
         page.close()
     return learn_style(pages, read_outline(document))
@@ -151,7 +151,7 @@ def _read_page(
     builder.begin_segment("page", label, number=index + 1)
     before = builder.length
     text_page = page.get_textpage()
-    found = page_text(page, text_page, page.get_cropbox())
+    found = page_text(page, text_page, page.get_bbox())
     text_page.close()
     if _is_garbage(found.lines):
         builder.notice("damaged_part", "on some pages the fonts don't say which characters they show")

@@ -28,7 +28,8 @@ assert sandbox.refuse_programs()
 
 def attempt(code: str, argument: str = "") -> str:
     """Run code inside the walls and return the error it ends with, or `done`."""
-    script = f"{CONFINE}\ntry:\n    {code}\nexcept BaseException as exc:\n    print(type(exc).__name__)\nelse:\n    print('done')"
+    report = "except BaseException as exc:\n    print(type(exc).__name__)\nelse:\n    print('done')"
+    script = f"{CONFINE}\ntry:\n    {code}\n{report}"
     finished = subprocess.run(
         [sys.executable, "-c", script, argument],
         cwd=REPOSITORY,

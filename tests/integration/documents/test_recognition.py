@@ -27,11 +27,17 @@ def scanned(content: str) -> bytes:
     """A PDF whose only page is a picture of this content."""
     header, pixels = picture_of(content).split(b"\n", 1)
     width, height = header.split()[1:3]
-    stream = b"<< /Type /XObject /Subtype /Image /Width %s /Height %s /ColorSpace /DeviceGray /BitsPerComponent 8 /Length %d >>"
+    stream = (
+        b"<< /Type /XObject /Subtype /Image /Width %s /Height %s /ColorSpace /DeviceGray "
+        b"/BitsPerComponent 8 /Length %d >>"
+    )
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 5 0 R /Resources << /XObject << /I 4 0 R >> >> >>",
+        (
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 5 0 R "
+            b"/Resources << /XObject << /I 4 0 R >> >> >>"
+        ),
         stream % (width, height, len(pixels)) + b"\nstream\n" + pixels + b"\nendstream",
         b"<< /Length 31 >>\nstream\nq 612 0 0 792 0 0 cm /I Do Q  \nendstream",
     ]

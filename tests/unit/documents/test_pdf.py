@@ -95,6 +95,15 @@ def test_white_text_on_a_dark_bar_is_visible() -> None:
     assert document.text.startswith("White on blue")
 
 
+def test_a_page_that_inherits_its_size_hides_nothing_of_it() -> None:
+    data = pdf([pdf_text("near the top of a tall page", 72, 820)]).replace(
+        b"/MediaBox [0 0 612 792] /Contents", b"                       /Contents"
+    )
+    tall = data.replace(b"<< /Type /Pages ", b"<< /Type /Pages /MediaBox [0 0 595 842] ")
+
+    assert list(read(tall, "tall.pdf").hidden_blocks()) == []
+
+
 def test_running_headers_and_page_numbers_are_furniture() -> None:
     pages = [
         page(
