@@ -134,8 +134,7 @@ def _download(source: HubSource, transfer: Transfer) -> None:
     address = hf_hub_url(source.repository, source.file, revision=source.revision, endpoint=hub_endpoint())
     headers = _headers()
     if partial.size:
-        if note.etag:
-            headers["If-Range"] = note.etag
+        # No If-Range: the server of the bytes may know the file by another tag than the hub does.
         headers["Range"] = f"bytes={partial.size}-"
     with (
         _translated_errors(),

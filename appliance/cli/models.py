@@ -41,7 +41,7 @@ def pull_command(invocation: Invocation, *, names: tuple[str, ...], as_json: boo
             with TransferBar() as bar:
                 pulled = catalog.pull(name, is_offline=settings.offline, report=bar)
         except KeyboardInterrupt:
-            click.echo("interrupted; what was fetched is kept, the same command goes on", err=True)
+            click.echo("interrupted; what came from the hub and whole wheels are kept for the next try", err=True)
             raise
         model = pulled.model
         outcomes.append(
