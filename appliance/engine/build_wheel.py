@@ -217,7 +217,7 @@ class WheelBuilder:
         """Run a command to its end, its output in a log; no process of it outlives an interrupt."""
         log_path = self.log_folder / f"{name}.log"
         with (
-            log_path.open("w", encoding="utf-8") as log,
+            log_path.open("w", buffering=1, encoding="utf-8") as log,
             subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
