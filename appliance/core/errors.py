@@ -208,7 +208,7 @@ class MalformedOutputError(ApplianceError):
     retryable = True
 
     def __init__(self, message: str, *, raw_text: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, hint=hint, raw_text=raw_text)
         self.raw_text = raw_text
 
 

@@ -11,7 +11,7 @@ import psutil
 
 from appliance.catalog.gguf import read_gguf
 from appliance.core.errors import ContextOverflowError, InvalidRequestError
-from appliance.core.requests import GenerateRequest
+from appliance.core.requests import GenerateRequest, TextFormat
 from appliance.engine import native
 from appliance.engine.chat_template import ChatTemplate
 from appliance.engine.native import Context, Model
@@ -21,6 +21,7 @@ from appliance.engine.prefix_store import PrefixStore
 from appliance.engine.prompt_tokens import PromptTokenizer
 from appliance.engine.reasoning import find_tags
 from appliance.engine.slots import Emit, Job
+from appliance.structured.admission import admit
 
 
 @dataclass(slots=True)
@@ -67,6 +68,7 @@ class LoadedModel:
             arrived_s=arrived_s,
             thinking_is_open=thinking_is_open,
             reasoning_tags=self.info.reasoning_tags,
+            admitted=None if isinstance(request.output, TextFormat) else admit(request.output),
         )
 
 

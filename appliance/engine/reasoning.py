@@ -28,11 +28,22 @@ class ReasoningParser:
         self._opening, self._closing = tags
         self._state: Literal["before", "open", "closed", "answer"] = "open" if is_open else "before"
         self._held = ""
+        self._has_thought = is_open
 
     @property
     def is_thinking(self) -> bool:
         """Whether the next token belongs to the thinking."""
         return self._state == "open"
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is known if the output begins with thinking."""
+        return self._state != "before"
+
+    @property
+    def has_thought(self) -> bool:
+        """Whether there was thinking, over by now or not."""
+        return self._has_thought
 
     def push(self, text: str) -> Split:
         """Add text; return what of it is thinking and what is answer, as far as that is known."""
@@ -60,6 +71,7 @@ class ReasoningParser:
         if start.startswith(self._opening):
             self._held = start[len(self._opening) :]
             self._state = "open"
+            self._has_thought = True
         elif not self._opening.startswith(start):
             self._state = "answer"
 

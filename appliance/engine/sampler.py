@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ from appliance.engine.native import Context
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# One candidate as llama.cpp's sampler chain takes it.
+_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("probability", np.float32)])
 
 _RANDOM_SEED = 0xFFFFFFFF  # llama.cpp takes this value for "draw a seed", so it is never passed on
 
@@ -34,6 +38,11 @@ class Sampler:
             for token in prompt[-params.penalty_last_tokens :] if _has_penalties(params) else ():
                 lib.llama_sampler_accept(self._chain, token)
 
+    @property
+    def is_plain_greedy(self) -> bool:
+        """Whether the largest logit as it stands is always taken."""
+        return self._chain is None and not self._bias_tokens.size
+
     def choose(self, context: Context, row: NDArray[np.float32], batch_index: int) -> int:
         """Pick a token from a logits row and remember it.
 
@@ -46,6 +55,24 @@ class Sampler:
         if self._chain is None:
             return int(row.argmax())
         return int(lib.llama_sampler_sample(self._chain, context.pointer, batch_index))
+
+    def choose_from_row(self, row: NDArray[np.float32]) -> int:
+        """Pick a token from any logits row; tokens at minus infinity are out of the question."""
+        if self._bias_tokens.size:
+            row[self._bias_tokens] += self._bias_values
+        if self._chain is None:
+            return int(row.argmax())
+        allowed = np.flatnonzero(np.isfinite(row))
+        candidates = np.zeros(len(allowed), _CANDIDATE)
+        candidates["id"] = allowed
+        candidates["logit"] = row[allowed]
+        array = lib.llama_token_data_array(
+            ctypes.cast(candidates.ctypes.data, ctypes.POINTER(lib.llama_token_data)), len(allowed), -1, False
+        )
+        lib.llama_sampler_apply(self._chain, ctypes.byref(array))
+        token = int(array.data[array.selected].id)
+        lib.llama_sampler_accept(self._chain, token)
+        return token
 
     def accept(self, token: int) -> None:
         """Remember a token that was not chosen here but forced."""

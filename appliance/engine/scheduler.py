@@ -7,21 +7,28 @@ being prefilled, so that a long prompt never stops the answers beside it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from appliance.core.errors import EngineCrashedError, RateLimitedError
 from appliance.core.events import Completed, Failed, ModelIdentity
 from appliance.core.usage import Timings, Usage
+from appliance.engine.constrained import ConstrainedText, Plan, open_compiler
 from appliance.engine.native import Batch, Context, Vocabulary
 from appliance.engine.params import EngineParams
 from appliance.engine.prefix_cache import PrefixCache, PrefixSource
 from appliance.engine.sampler import Sampler
 from appliance.engine.slots import Job, Slot
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appliance.structured.compiler import GrammarCompiler
 
 WAITING_LIMIT = 4096
 
@@ -67,6 +74,7 @@ class Scheduler:
         self.counters = Counters()
         self.prefilling_id: int | None = None
         self._oldest_first = False
+        self._compiler: GrammarCompiler | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -100,14 +108,15 @@ class Scheduler:
         """
         self._drop_cancelled()
         self._admit()
-        decoding = [slot for slot in self._slots if slot.is_generating and slot.pending == 1]
-        if decoding:
-            self._run_pass(decoding, self._fill_decode)
-            self._retire()
+        self._retire()
+        decoding = [slot for slot in self._slots if slot.is_generating]
+        for group in self._planned(decoding):
+            self._run_pass([slot for slot, _ in group], partial(self._fill_decode, group))
+        self._retire()
         prefilling = self._next_to_prefill()
         if prefilling is not None:
             self.prefilling_id = prefilling.job.id
-            self._run_pass([prefilling], partial(self._fill_chunk, is_shared=bool(decoding)))
+            self._run_pass([prefilling], partial(self._fill_chunk, prefilling, is_shared=bool(decoding)))
             self.prefilling_id = None
             self._retire()
 
@@ -151,10 +160,25 @@ class Scheduler:
             cached=cached,
             sampler=sampler,
             vocabulary=self._vocabulary,
+            constrain=self._constrain,
             started_s=perf_counter(),
         )
         slot.report_prefill()
         return slot
+
+    def _constrain(self, slot: Slot, base: list[int]) -> ConstrainedText:
+        assert slot.job.admitted is not None
+        if self._compiler is None:
+            self._compiler = open_compiler(self._vocabulary)
+        return ConstrainedText(
+            self._compiler,
+            slot.job.admitted,
+            base=base,
+            max_tokens=max(1, slot.job.room_tokens - slot.output_tokens),
+            is_greedy=slot.sampler.is_plain_greedy,
+            can_rewind=self._can_rewind,
+            choose=slot.sampler.choose_from_row,
+        )
 
     def _running_sources(self) -> list[PrefixSource]:
         return [
@@ -164,42 +188,61 @@ class Scheduler:
             for slot in self._slots
         ]
 
-    def _run_pass(self, slots: list[Slot], fill: Callable[[list[Slot]], None]) -> None:
+    def _planned(self, slots: list[Slot]) -> list[list[tuple[Slot, Plan]]]:
+        """Ask each slot what it wants evaluated; as few passes as the room for logits allows."""
+        groups: list[list[tuple[Slot, Plan]]] = []
+        room = 0
+        for slot in slots:
+            plan = slot.plan()
+            if plan is None:
+                continue
+            if plan.outputs > room:
+                groups.append([])
+                room = self._context.output_limit
+            groups[-1].append((slot, plan))
+            room -= plan.outputs
+        return groups
+
+    def _run_pass(self, slots: list[Slot], fill: Callable[[], None]) -> None:
         self._batch.clear()
-        fill(slots)
+        fill()
         outcome = self._decode(slots)
         if outcome == _ABORTED:
             self._rewind(slots)
         elif outcome == _DONE:
             self._after_pass(slots)
 
-    def _fill_decode(self, slots: list[Slot]) -> None:
-        for slot in slots:
-            slot.batch_index = self._batch.count
-            slot.batch_tokens = 1
-            slot.output_row = self._batch.add_one(slot.tokens[-1], slot.evaluated, slot.sequence)
+    def _fill_decode(self, group: list[tuple[Slot, Plan]]) -> None:
+        for slot, plan in group:
+            if plan.position < slot.evaluated:
+                self._context.truncate(slot.sequence, plan.position)
+                slot.evaluated = plan.position
+            self._add(slot, plan.tokens, plan.outputs)
+
+    def _add(self, slot: Slot, tokens: Sequence[int], outputs: int) -> None:
+        slot.batch_tokens = len(tokens)
+        slot.output_count = outputs
+        slot.output_row = self._batch.add_many(tokens, slot.evaluated, slot.sequence, outputs=outputs)
+        slot.batch_index = self._batch.count - 1
 
     def _next_to_prefill(self) -> Slot | None:
         """The prompt to go on with: the oldest and the one with least left take turns, so that none starves."""
-        waiting = [
-            slot for slot in self._slots if not slot.is_finished and slot.pending > int(slot.is_generating)
-        ]
+        waiting = [slot for slot in self._slots if not slot.is_generating]
         if not waiting:
             return None
         self._oldest_first = not self._oldest_first
         return waiting[0] if self._oldest_first else min(waiting, key=lambda slot: slot.pending)
 
-    def _fill_chunk(self, slots: list[Slot], *, is_shared: bool) -> None:
-        (slot,) = slots
+    def _fill_chunk(self, slot: Slot, *, is_shared: bool) -> None:
         params = self._params
         limit = params.shared_prefill_chunk_tokens if is_shared else params.prefill_chunk_tokens
         count = _chunk_tokens(slot.evaluated, slot.pending, limit)
-        chunk = slot.tokens[slot.evaluated : slot.evaluated + count]
-        wants_logits = count == slot.pending
-        slot.batch_tokens = count
-        row = self._batch.add_many(chunk, slot.evaluated, slot.sequence, outputs=int(wants_logits))
-        slot.output_row = row if wants_logits else -1
-        slot.batch_index = self._batch.count - 1
+        is_last = count == slot.pending
+        chunk = (
+            slot.tokens[slot.evaluated :] if is_last else slot.tokens[slot.evaluated : slot.evaluated + count]
+        )
+        outputs = slot.first_plan.outputs if slot.first_plan else 1
+        self._add(slot, chunk, outputs if is_last else 0)
 
     def _decode(self, in_batch: list[Slot]) -> int:
         self._context.clear_abort()
@@ -230,24 +273,25 @@ class Scheduler:
                 slot.evaluated = slot.cached = 0
 
     def _after_pass(self, in_batch: list[Slot]) -> None:
-        logits = self._context.logits(self._batch.output_count) if self._batch.output_count else None
+        logits = self._context.logits(self._batch.output_count)
         for slot in in_batch:
             slot.evaluated += slot.batch_tokens
             if not slot.is_generating:
                 self.counters.prefilled_tokens += slot.batch_tokens
                 slot.report_prefill()
-            if slot.output_row < 0 or logits is None:
-                continue
-            slot.forward_passes += int(slot.is_generating)
-            self.counters.decoded_tokens += 1
-            self._choose(slot, logits)
+            if slot.output_count:
+                self._advance(slot, logits[slot.output_row : slot.output_row + slot.output_count])
 
-    def _choose(self, slot: Slot, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
-        forced = slot.take_forced()
-        if forced is None:
-            token = slot.sampler.choose(self._context, logits[slot.output_row], slot.batch_index)
+    def _advance(self, slot: Slot, rows: NDArray[np.float32]) -> None:
+        if slot.constrained is not None:
+            slot.take_rows(list(rows))
+            return
+        slot.forward_passes += int(slot.is_generating)
+        self.counters.decoded_tokens += 1
+        token = slot.take_forced()
+        if token is None:
+            token = slot.sampler.choose(self._context, rows[0], slot.batch_index)
         else:
-            token = forced
             slot.sampler.accept(token)
         slot.push_token(token)
 
@@ -257,8 +301,14 @@ class Scheduler:
         for slot in self._slots:
             if slot.is_finished:
                 slot.sampler.close()
-                self._cache.keep(slot.sequence, slot.job.request.owner, slot.tokens[: slot.evaluated])
+                self._keep(slot)
         self._slots = [slot for slot in self._slots if not slot.is_finished]
+
+    def _keep(self, slot: Slot) -> None:
+        standing = slot.standing_tokens()
+        if len(standing) < slot.evaluated and not self._context.truncate(slot.sequence, len(standing)):
+            standing = []
+        self._cache.keep(slot.sequence, slot.job.request.owner, standing)
 
 
 def _chunk_tokens(evaluated: int, pending: int, limit: int) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from appliance.core.errors import Failure
 from appliance.core.events import (
@@ -18,10 +19,17 @@ from appliance.core.events import (
 )
 from appliance.core.requests import GenerateRequest
 from appliance.core.usage import FinishReason, Timings, Usage
+from appliance.engine.constrained import ConstrainedText, Plan
 from appliance.engine.detokenizer import StopFilter, Utf8Stream
 from appliance.engine.native import Vocabulary
 from appliance.engine.reasoning import ReasoningParser
 from appliance.engine.sampler import Sampler
+from appliance.structured.admission import Admitted
+from appliance.structured.decoder import DecodeOutcome
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Emit = Callable[[StreamEvent], None]
 
@@ -38,14 +46,16 @@ class Job:
     arrived_s: float
     thinking_is_open: bool = False
     reasoning_tags: tuple[str, str] | None = None
+    admitted: Admitted | None = None
 
 
 @dataclass(slots=True)
 class Slot:
     """One running request.
 
-    `tokens` are the prompt and all that was chosen; the first `evaluated` of them are in the KV cache. The slot
-    prefills while more than the last token is missing, and decodes otherwise.
+    `tokens` are the prompt and all that was chosen; the first `evaluated` of them are in the KV cache. The prompt
+    is prefilled first; then each pass evaluates what `plan` says. A request with an output format is written by
+    `ConstrainedText`, from the start or from the end of the thinking on.
     """
 
     job: Job
@@ -54,6 +64,7 @@ class Slot:
     cached: int
     sampler: Sampler
     vocabulary: Vocabulary
+    constrain: Callable[[Slot, list[int]], ConstrainedText]
     started_s: float
     tokens: list[int] = field(init=False)
     is_generating: bool = False
@@ -63,9 +74,12 @@ class Slot:
     reasoning_tokens: int = 0
     first_token_s: float = 0.0
     first_delta_s: float = 0.0
+    first_plan: Plan | None = None
     output_row: int = -1
+    output_count: int = 0
     batch_index: int = -1
     batch_tokens: int = 0
+    constrained: ConstrainedText | None = None
     _utf8: Utf8Stream = field(default_factory=Utf8Stream)
     _stop: StopFilter = field(init=False)
     _reasoning: ReasoningParser | None = None
@@ -78,6 +92,8 @@ class Slot:
         self._stop = StopFilter(self.job.request.sampling.stop)
         if self.job.reasoning_tags is not None:
             self._start_reasoning(self.job.reasoning_tags)
+        elif self.job.admitted is not None:
+            self._begin_constrained(self.job.prompt)
 
     def _start_reasoning(self, tags: tuple[str, str]) -> None:
         self._reasoning = ReasoningParser(tags, is_open=self.job.thinking_is_open)
@@ -86,10 +102,53 @@ class Slot:
         tag_tokens = (self.vocabulary.tokenize(tag, parse_special=True) for tag in tags)
         self._tag_tokens = frozenset(tokens[0] for tokens in tag_tokens if len(tokens) == 1)
 
+    def _begin_constrained(self, base: list[int]) -> None:
+        self.constrained = self.constrain(self, base)
+        self.tokens = list(base)
+        if not self.is_generating:
+            self.first_plan = self._plan_constrained(self.constrained)
+
     @property
     def pending(self) -> int:
-        """Tokens that are known and not yet in the KV cache."""
-        return len(self.tokens) - self.evaluated
+        """Tokens of the prompt that are not yet in the KV cache."""
+        return len(self.job.prompt) - self.evaluated
+
+    def plan(self) -> Plan | None:
+        """What the next pass evaluates; None when the answer ended without one."""
+        if self.constrained is not None:
+            return self._plan_constrained(self.constrained)
+        return Plan(self.evaluated, self.tokens[self.evaluated :], 1)
+
+    def _plan_constrained(self, constrained: ConstrainedText) -> Plan | None:
+        plan = constrained.plan()
+        if plan is None:
+            self._settle(constrained, constrained.outcome())
+            return None
+        self.tokens[plan.position :] = plan.tokens
+        return plan
+
+    def take_rows(self, rows: Sequence[NDArray[np.float32]]) -> None:
+        """Act on the logits of a constrained text's plan."""
+        assert self.constrained is not None
+        self._note_first_token()
+        self._settle(self.constrained, self.constrained.take(rows))
+
+    def _settle(self, constrained: ConstrainedText, outcome: DecodeOutcome) -> None:
+        if outcome.text:
+            self._send(TextDelta(text=outcome.text))
+        if outcome.state == "finished":
+            self.finish(outcome.finish_reason)
+        elif outcome.state == "failed":
+            self.fail(constrained.error(outcome).to_failure())
+
+    def standing_tokens(self) -> list[int]:
+        """Tokens in the KV cache that belong to the answer: what was taken back does not count."""
+        in_cache = self.tokens[: self.evaluated]
+        if self.constrained is None:
+            return in_cache
+        standing = self.constrained.tokens
+        same = next((i for i, (a, b) in enumerate(zip(in_cache, standing, strict=False)) if a != b), None)
+        return in_cache[: min(len(in_cache), len(standing)) if same is None else same]
 
     def take_forced(self) -> int | None:
         """The next token where the answer's course is set, not sampled."""
@@ -121,10 +180,7 @@ class Slot:
 
     def push_token(self, token: int) -> None:
         """Take a chosen token: show its text, and finish where the answer ends."""
-        now_s = perf_counter()
-        if not self.is_generating:
-            self.is_generating = True
-            self.first_token_s = now_s
+        self._note_first_token()
         if self.vocabulary.is_end(token):
             self.finish("stop")
             return
@@ -138,6 +194,24 @@ class Slot:
             self.finish("stop")
         elif self.output_tokens >= self.job.room_tokens:
             self.finish("length")
+        elif self.job.admitted is not None:
+            self._constrain_after_thinking()
+
+    def _constrain_after_thinking(self) -> None:
+        """Begin the constrained text when the thinking is over, or when it turns out that there is none."""
+        assert self._reasoning is not None
+        if not self._reasoning.is_decided or self._reasoning.is_thinking or self._forced:
+            return
+        if not self._reasoning.has_thought:
+            self.output_tokens = 0
+            self._begin_constrained(self.job.prompt)
+        else:
+            self._begin_constrained(self.tokens)
+
+    def _note_first_token(self) -> None:
+        if not self.is_generating:
+            self.is_generating = True
+            self.first_token_s = perf_counter()
 
     def _show(self, text: str) -> None:
         if not text:
@@ -146,7 +220,7 @@ class Slot:
             split = self._reasoning.push(text)
             if split.reasoning:
                 self._send(ReasoningDelta(text=split.reasoning))
-            text = split.answer
+            text = "" if self.job.admitted is not None else split.answer
         shown = self._stop.push(text)
         if shown:
             self._send(TextDelta(text=shown))
@@ -171,6 +245,8 @@ class Slot:
         )
 
     def _flush(self) -> None:
+        if self.job.admitted is not None:
+            return
         self._show(self._utf8.flush())
         if self._reasoning is not None:
             rest = self._reasoning.flush()
@@ -188,12 +264,17 @@ class Slot:
 
     def usage(self) -> Usage:
         """Tokens so far."""
+        written = passes = drafted = accepted = 0
+        if self.constrained is not None:
+            written, passes, drafted, accepted = self.constrained.counts
         return Usage(
             input_tokens=len(self.job.prompt),
             cached_tokens=self.cached,
-            output_tokens=self.output_tokens,
+            output_tokens=self.output_tokens + written,
             reasoning_tokens=self.reasoning_tokens,
-            forward_passes=self.forward_passes,
+            drafted_tokens=drafted,
+            accepted_tokens=accepted,
+            forward_passes=self.forward_passes + passes,
         )
 
     def timings(self) -> Timings:
