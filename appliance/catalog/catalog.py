@@ -12,6 +12,7 @@ from appliance.catalog.fetch import Fetcher
 from appliance.catalog.gguf import read_gguf
 from appliance.catalog.gguf_card import card_of_gguf, safe_file_name, weights_file_of
 from appliance.catalog.hub import list_hub_files
+from appliance.catalog.manifest import Manifest, StoredFile
 from appliance.catalog.names import (
     CardName,
     FileName,
@@ -21,7 +22,7 @@ from appliance.catalog.names import (
     to_safe_part,
 )
 from appliance.catalog.progress import ReportProgress, ignore_progress
-from appliance.catalog.store import Manifest, ModelStore, StoredFile
+from appliance.catalog.store import ModelStore
 from appliance.catalog.transfer import SourceFailedError
 from appliance.core.capabilities import ModelCard, WeightsFile
 from appliance.core.errors import ModelFileError, ModelNotFoundError, SourceUnavailableError

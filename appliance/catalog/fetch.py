@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from appliance.catalog.hub import fetch_from_hub
+from appliance.catalog.manifest import StoredFile
 from appliance.catalog.progress import ReportProgress, TransferProgress, ignore_progress
 from appliance.catalog.source_syntax import FileSource, InlineSource, Source, parse_source
-from appliance.catalog.store import CHUNK_BYTES, ModelStore, PartialFile, StoredFile, human_bytes
+from appliance.catalog.store import CHUNK_BYTES, ModelStore, PartialFile, human_bytes
 from appliance.catalog.transfer import SourceFailedError, Transfer
 from appliance.catalog.wheels import fetch_from_wheels
 from appliance.core.capabilities import ModelCard, WeightsFile

@@ -11,9 +11,10 @@ from typing import Literal
 from appliance.catalog.catalog import Catalog, split_file_error
 from appliance.catalog.gguf import GgufInfo, read_gguf
 from appliance.catalog.gguf_card import card_of_gguf, weights_file_of
+from appliance.catalog.manifest import Manifest, StoredFile
 from appliance.catalog.names import NAME_HINT, CardName, parse_card_name, to_safe_part
 from appliance.catalog.progress import ReportProgress, TransferProgress, ignore_progress
-from appliance.catalog.store import CHUNK_BYTES, Manifest, StoredFile
+from appliance.catalog.store import CHUNK_BYTES
 from appliance.core.capabilities import ModelCard
 from appliance.core.errors import InvalidRequestError, ModelFileError, ModelNotFoundError, StorageError
 

@@ -16,62 +16,21 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 from filelock import FileLock, Timeout
 
-from appliance.catalog.cards import card_from_values, card_to_values
+from appliance.catalog.manifest import Manifest, StoredFile, manifest_from_values, manifest_to_values
 from appliance.catalog.names import CardName, is_safe_part, parse_card_name
 from appliance.catalog.progress import ReportProgress, TransferProgress, ignore_progress
-from appliance.core.capabilities import ModelCard
 from appliance.core.errors import ApplianceError, ModelNotFoundError, StorageError
 
 CHUNK_BYTES = 1 << 20
-MANIFEST_FORMAT = 1
 _FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _LOCK_POLL_S = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFile:
-    """One file of a stored model.
-
-    `path` is empty for a blob, else where the file lies that was taken in place. `modified_ns` is the
-    file's modification time when it was last hashed; 0 asks for hashing again.
-    """
-
-    name: str
-    size_bytes: int
-    sha256: str
-    modified_ns: int
-    path: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """A stored model. `is_trusted_on_first_use` says that no published digest was there to compare with."""
-
-    card: ModelCard
-    files: tuple[StoredFile, ...]
-    origin: str
-    is_trusted_on_first_use: bool = False
-
-    @property
-    def digest(self) -> str:
-        """The sha256 that identifies the model: of its file, or of the list of its files."""
-        if len(self.files) == 1:
-            return self.files[0].sha256
-        listed = "".join(f"{file.sha256}  {file.name}\n" for file in sorted(self.files, key=lambda f: f.name))
-        return hashlib.sha256(listed.encode()).hexdigest()
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all files together."""
-        return sum(file.size_bytes for file in self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +101,7 @@ class ModelStore:
             for file in manifest.files:
                 if not self.file_path(file).is_file():
                     raise StorageError(f"{file.name} left the store meanwhile", hint="pull the model again")
-            content = json.dumps(_manifest_values(manifest), indent=2, ensure_ascii=False)
+            content = json.dumps(manifest_to_values(manifest), indent=2, ensure_ascii=False)
             self._write_atomically(self._manifest_path(name), content.encode())
 
     def amend(self, manifest: Manifest, file: StoredFile) -> None:
@@ -154,7 +113,7 @@ class ModelStore:
                 return
             files = tuple(file if one.name == file.name else one for one in current.files)
             content = json.dumps(
-                _manifest_values(replace(current, files=files)), indent=2, ensure_ascii=False
+                manifest_to_values(replace(current, files=files)), indent=2, ensure_ascii=False
             )
             self._write_atomically(self._manifest_path(name), content.encode())
 
@@ -301,7 +260,10 @@ class ModelStore:
 
     def _read_manifest(self, path: Path) -> Manifest:
         try:
-            return _manifest_from_values(json.loads(path.read_text(encoding="utf-8")), str(path))
+            manifest = manifest_from_values(json.loads(path.read_text(encoding="utf-8")), str(path))
+            if manifest.card.id != f"{path.parent.name}:{path.stem}":
+                raise ValueError(f"it is of another model, {manifest.card.id}")
+            return manifest
         except (OSError, ValueError, KeyError, TypeError, ApplianceError) as exc:
             raise StorageError(
                 f"the manifest {path} is damaged: {exc}",
@@ -464,46 +426,3 @@ def _remove_empty_folder(folder: Path) -> None:
         folder.rmdir()
     except OSError:
         return
-
-
-def _manifest_values(manifest: Manifest) -> dict[str, object]:
-    return {
-        "format": MANIFEST_FORMAT,
-        "origin": manifest.origin,
-        "is_trusted_on_first_use": manifest.is_trusted_on_first_use,
-        "files": [
-            {
-                "name": file.name, "size_bytes": file.size_bytes, "sha256": file.sha256,
-                "modified_ns": file.modified_ns, "path": file.path,
-            }
-            for file in manifest.files
-        ],
-        "card": card_to_values(manifest.card),
-    }  # fmt: skip
-
-
-def _manifest_from_values(values: object, origin: str) -> Manifest:
-    if not isinstance(values, dict) or values.get("format") != MANIFEST_FORMAT:
-        raise ValueError("it has an unknown format")
-    files = cast("list[Mapping[str, object]]", values["files"])
-    manifest = Manifest(
-        card=card_from_values(values["card"], origin),
-        files=tuple(_stored_file(file) for file in files),
-        origin=str(values["origin"]),
-        is_trusted_on_first_use=values["is_trusted_on_first_use"] is True,
-    )
-    if not manifest.files:
-        raise ValueError("it lists no files")
-    return manifest
-
-
-def _stored_file(values: Mapping[str, object]) -> StoredFile:
-    name, sha256, path = values["name"], values["sha256"], values["path"]
-    size, modified = values["size_bytes"], values["modified_ns"]
-    if not (isinstance(name, str) and isinstance(sha256, str) and isinstance(path, str)):
-        raise TypeError("a file's name, sha256 and path must be texts")
-    if not (isinstance(size, int) and isinstance(modified, int)) or "/" in name or name in {"", ".", ".."}:
-        raise TypeError("a file's size and time must be numbers, its name a plain one")
-    if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
-        raise ValueError("a file's sha256 is malformed")
-    return StoredFile(name=name, size_bytes=size, sha256=sha256, modified_ns=modified, path=path)

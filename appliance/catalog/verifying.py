@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from appliance.catalog.catalog import mending_hint
+from appliance.catalog.manifest import Manifest, StoredFile
 from appliance.catalog.progress import ReportProgress, ignore_progress
-from appliance.catalog.store import Manifest, ModelStore, StoredFile
+from appliance.catalog.store import ModelStore
 from appliance.core.errors import StorageError
 
 FileState = Literal["good", "changed", "missing", "unreadable"]

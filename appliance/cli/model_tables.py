@@ -8,8 +8,9 @@ from typing import Literal
 from appliance.catalog.catalog import Catalog, LocalModel
 from appliance.catalog.free_memory import read_free_bytes
 from appliance.catalog.gguf import GgufInfo, read_gguf
+from appliance.catalog.manifest import Manifest
 from appliance.catalog.memory_plan import LoadShape, MemoryPlan, cache_types, plan_memory
-from appliance.catalog.store import Manifest, human_bytes
+from appliance.catalog.store import human_bytes
 from appliance.config import Settings
 from appliance.core.capabilities import ModelCard
 from appliance.core.errors import ApplianceError, ModelNotFoundError

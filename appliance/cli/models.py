@@ -10,9 +10,10 @@ import click
 from appliance.catalog.cards import load_cards
 from appliance.catalog.catalog import Catalog, LocalModel
 from appliance.catalog.importing import ImportedModel, ImportMode, import_gguf
+from appliance.catalog.manifest import Manifest
 from appliance.catalog.names import CardName, parse_model_name
 from appliance.catalog.scanning import FoundModel, scan
-from appliance.catalog.store import Manifest, ModelStore, human_bytes
+from appliance.catalog.store import ModelStore, human_bytes
 from appliance.catalog.verifying import VerifiedFile, verify
 from appliance.cli.invocation import Invocation
 from appliance.cli.model_tables import list_rows, show_facts, show_text, table_text
@@ -41,7 +42,9 @@ def pull_command(invocation: Invocation, *, names: tuple[str, ...], as_json: boo
             with TransferBar() as bar:
                 pulled = catalog.pull(name, is_offline=settings.offline, report=bar)
         except KeyboardInterrupt:
-            click.echo("interrupted; what came from the hub and whole wheels are kept for the next try", err=True)
+            click.echo(
+                "interrupted; what came from the hub and whole wheels are kept for the next try", err=True
+            )
             raise
         model = pulled.model
         outcomes.append(
