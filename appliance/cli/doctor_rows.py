@@ -15,7 +15,8 @@ import psutil
 
 from appliance import __version__
 from appliance.catalog.catalog import Catalog, mending_hint
-from appliance.catalog.store import Manifest, ModelStore, StoredFile
+from appliance.catalog.manifest import Manifest, StoredFile
+from appliance.catalog.store import ModelStore
 from appliance.config import Settings
 from appliance.core.errors import ApplianceError
 from appliance.engine.build_record import InstalledBuild
