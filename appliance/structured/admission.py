@@ -37,6 +37,7 @@ class Admitted:
     `grammar` generates only texts worth checking; `schema_json` is the schema as it was given, for the
     exact check, and empty when the grammar by itself decides. `is_exact` says that the grammar by itself
     already excludes every invalid text that the reports know of. `examples` satisfy patterns of the schema.
+    `names_may_repeat`: some object takes names that are not declared, and the grammar does not compare them.
     """
 
     format: OutputFormat
@@ -44,6 +45,7 @@ class Admitted:
     schema_json: str = ""
     reports: tuple[KeywordReport, ...] = ()
     examples: tuple[str, ...] = ()
+    names_may_repeat: bool = False
 
     @property
     def is_json(self) -> bool:
@@ -53,7 +55,7 @@ class Admitted:
     @property
     def is_exact(self) -> bool:
         """Whether no keyword is left to the check after generation."""
-        return all(report.status != "checked_after" for report in self.reports)
+        return not self.names_may_repeat and all(report.status != "checked_after" for report in self.reports)
 
     def check(self, text: str) -> tuple[JsonScan | None, list[Problem]]:
         """Scan a finished text and return what is wrong with it."""
@@ -135,6 +137,7 @@ def _admit_schema(output: JsonSchemaFormat, limits: StructuredLimits, closes_obj
                 schema_json=output.schema_json,
                 reports=rewriter.reports,
                 examples=_examples(rewritten),
+                names_may_repeat=_is_open(rewritten),
             )
         if "nsatisfiable" in error:
             raise SchemaRejectedError(
@@ -147,6 +150,30 @@ def _admit_schema(output: JsonSchemaFormat, limits: StructuredLimits, closes_obj
     raise SchemaRejectedError(
         f"the grammar cannot hold the schema: {_first_line(error)}", hint=_PREFERRED_HINT
     )
+
+
+def _is_open(schema: JsonValue) -> bool:
+    if not isinstance(schema, dict):
+        return schema is True
+    definitions = schema.get("$defs")
+    inner = list(definitions.values()) if isinstance(definitions, dict) else []
+    for keyword in ("allOf", "anyOf", "prefixItems"):
+        parts = schema.get(keyword)
+        inner.extend(parts if isinstance(parts, list) else ())
+    properties = schema.get("properties")
+    inner.extend(properties.values() if isinstance(properties, dict) else ())
+    kinds = schema.get("type", ["array", "object"])
+    if (
+        isinstance(kinds, (str, list))
+        and "array" in kinds
+        and not {"allOf", "anyOf", "enum", "$ref"} & set(schema)
+    ):
+        inner.append(schema.get("items", True))
+    is_combined = bool({"allOf", "anyOf", "enum", "$ref"} & set(schema))
+    takes_objects = isinstance(kinds, (str, list)) and "object" in kinds
+    if takes_objects and not is_combined and schema.get("additionalProperties") is not False:
+        return True
+    return any(_is_open(part) for part in inner)
 
 
 def _examples(schema: JsonValue) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ from appliance.structured.constraint import Constraint
 
 _MARGIN: Final = 32
 _MAX_PLACES: Final = 24
+_LONGEST_GAP: Final = 16
 
 
 class ClosingWatch:
-    """Knows the shortest closing found lately, and looks again the sooner the less room is left."""
+    """Knows up to which token the text can be closed, and looks again the sooner the less room is left."""
 
     def __init__(self, *, max_tokens: int, is_json: bool, examples: Sequence[str] = ()) -> None:
         self._examples = examples
@@ -21,6 +22,7 @@ class ClosingWatch:
         self._is_json = is_json
         self._next_look = 0
         self._reserve = _MARGIN
+        self.safe_tokens = 0
 
     def fits_from_start(self, constraint: Constraint) -> bool:
         """Whether any closing of the empty text fits the budget."""
@@ -31,9 +33,10 @@ class ClosingWatch:
         self._plan_next_look(0, len(closing))
         return True
 
-    def reset(self) -> None:
-        """Look again at the next token."""
+    def go_back(self, written: int) -> None:
+        """Look again at the next token; what was known beyond is forgotten."""
         self._next_look = 0
+        self.safe_tokens = min(self.safe_tokens, written)
 
     def still_fits(self, constraint: Constraint) -> bool:
         """Whether the text can be closed within the budget; looks only when it might not."""
@@ -47,6 +50,7 @@ class ClosingWatch:
             return False
         if written == self._max_tokens:
             return constraint.is_complete
+        self.safe_tokens = written
         self._plan_next_look(written, len(closing))
         return True
 
@@ -69,9 +73,8 @@ class ClosingWatch:
                 break
             yield places[-back]
             back += max(1, back // 2)
-        if settled == 0 and newest > 0:
-            yield 0
+        yield settled
 
     def _plan_next_look(self, written: int, closing_tokens: int) -> None:
         spare = self._max_tokens - written - closing_tokens - self._reserve
-        self._next_look = written + max(1, spare // 2)
+        self._next_look = written + min(_LONGEST_GAP, max(1, spare // 2))

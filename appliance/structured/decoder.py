@@ -273,7 +273,7 @@ class ConstrainedDecoder:
     def _go_back(self, keep: int) -> None:
         self._constraint.rollback(len(self._output.tokens) - keep)
         self._output.cut(keep)
-        self._watch.reset()
+        self._watch.go_back(keep)
 
     def _retreat_from_dead_end(self) -> None:
         earlier = [index for index, chosen in enumerate(self._output.is_choice) if chosen]
@@ -321,8 +321,10 @@ class ConstrainedDecoder:
     def _settled_text(self) -> str:
         if self._state == "failed" or not (self._admitted.is_exact or self._state == "finished"):
             return ""
-        self._settled_tokens = len(self._output.tokens)
-        fresh = self._vocabulary.decode(self._output.tokens)[self._emitted_bytes :]
+        # What stands behind the last place the text is known to close from may have to go again.
+        safe = len(self._output.tokens) if self._state == "finished" else self._watch.safe_tokens
+        self._settled_tokens = max(self._settled_tokens, safe)
+        fresh = self._vocabulary.decode(self._output.tokens[:safe])[self._emitted_bytes :]
         whole = _whole_characters(fresh)
         self._emitted_bytes += len(whole)
         return whole.decode("utf-8", errors="replace")

@@ -27,6 +27,7 @@ _IN_PLACE: Final = (
     "$dynamicRef",
     "$recursiveRef",
 )
+_REPEATS: Final = "generated as it says; that no name repeats is checked"
 _MAX_FACTOR: Final = 1 << 32
 
 
@@ -229,6 +230,8 @@ class LeafKeywords:
         if additional is not None:
             found["additionalProperties"] = self._child(additional)
         self._pattern_properties(constraints, found, relaxed)
+        if constraints.get("additionalProperties", False) is not False:
+            relaxed.append(Relaxed(keyword="additionalProperties", note=_REPEATS))
         self._property_names(constraints, found, relaxed)
         self._property_counts(constraints, found, relaxed)
         return found
@@ -253,6 +256,7 @@ class LeafKeywords:
             found["additionalProperties"] = True
             return
         inner = [self._child(schema) for schema in patterns.values()]
+        relaxed.append(Relaxed(keyword="patternProperties", note=_REPEATS))
         found["patternProperties"] = dict(zip(translated, inner, strict=True))
 
     def _property_names(self, constraints: JsonObject, found: JsonObject, relaxed: list[Relaxed]) -> None:
