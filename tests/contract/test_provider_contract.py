@@ -37,6 +37,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CONTEXT_WINDOW = 512
 STARTER_END_OF_TURN = 2
+BOTH = ["scripted", pytest.param("llama_cpp", marks=pytest.mark.slow)]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=24)
 STORY = " ".join(f"word{number}" for number in range(60))
 
@@ -74,7 +75,7 @@ def open_provider(name: str) -> Provider:
     return LlamaCppProvider(resolver_of(load_settings(flags)), SystemClock())
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session", params=["scripted", "llama_cpp"])
+@pytest_asyncio.fixture(scope="session", loop_scope="session", params=BOTH)
 async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     provider = open_provider(request.param)
     yield Subject(provider=provider, model=STARTER)
@@ -317,7 +318,7 @@ async def test_the_events_make_one_whole_result(subject: Subject) -> None:
     assert result.usage == completed_of(events).usage
 
 
-@pytest.mark.parametrize("name", ["scripted", "llama_cpp"])
+@pytest.mark.parametrize("name", BOTH)
 async def test_closing_the_provider_ends_a_running_request_as_cancelled(name: str) -> None:
     provider = open_provider(name)
     request = Subject(provider=provider, model=STARTER).request(sampling=SamplingParams(temperature=0.0))
@@ -337,7 +338,7 @@ async def test_closing_the_provider_ends_a_running_request_as_cancelled(name: st
     assert result.partial.text == text_of(events)
 
 
-@pytest.mark.parametrize("name", ["scripted", "llama_cpp"])
+@pytest.mark.parametrize("name", BOTH)
 async def test_a_closed_provider_refuses(name: str) -> None:
     provider = open_provider(name)
     await provider.close()
