@@ -12,7 +12,11 @@ from pathlib import Path
 
 _ZLIB_STARTS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x1f\x8b\x08")
 _MAX_INFLATED_BYTES = 64 << 20
+_PIECE_BYTES = 16 << 10
+_MAX_PIECE_BYTES = 1 << 20
 _MIN_NEEDLE_BYTES = 4
+# A name is written in several letter cases; a sentence lies where it lay as it was.
+_MAX_NAME_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ def scan_files(paths: Iterable[Path], needles: Sequence[str]) -> list[ByteHit]:
 def needle_forms(needle: str) -> list[tuple[str, bytes]]:
     """Return the byte strings that betray a needle."""
     forms: dict[bytes, str] = {}
-    for text in dict.fromkeys((needle, needle.lower(), needle.upper(), needle.title(), needle.casefold())):
+    for text in _spellings(needle):
         plain = text.encode("utf-8", "replace")
         forms.setdefault(plain, "utf-8")
         forms.setdefault(text.encode("utf-16-le", "replace"), "utf-16-le")
@@ -53,6 +57,12 @@ def needle_forms(needle: str) -> list[tuple[str, bytes]]:
         for shift in range(3):
             forms.setdefault(_base64_core(plain, shift), "base64")
     return [(name, form) for form, name in forms.items() if len(form) >= _MIN_NEEDLE_BYTES]
+
+
+def _spellings(needle: str) -> list[str]:
+    if len(needle) > _MAX_NAME_CHARACTERS:
+        return [needle]
+    return list(dict.fromkeys((needle, needle.lower(), needle.upper(), needle.title(), needle.casefold())))
 
 
 def _base64_core(plain: bytes, shift: int) -> bytes:
@@ -103,9 +113,16 @@ def _inflated(content: mmap.mmap) -> Iterator[bytes]:
 
 
 def _inflate(content: mmap.mmap, position: int) -> bytes:
+    """Return what a compressed stream at this place holds, up to where it breaks; mostly it is none."""
     # 47 lets zlib recognise a zlib or a gzip header by itself.
     inflater = zlib.decompressobj(47)
+    inflated = bytearray()
     try:
-        return inflater.decompress(content[position : position + _MAX_INFLATED_BYTES], _MAX_INFLATED_BYTES)
+        while not inflater.eof and len(inflated) < _MAX_INFLATED_BYTES and position < len(content):
+            inflated += inflater.decompress(content[position : position + _PIECE_BYTES], _MAX_PIECE_BYTES)
+            position += _PIECE_BYTES
+            while inflater.unconsumed_tail and len(inflated) < _MAX_INFLATED_BYTES:
+                inflated += inflater.decompress(inflater.unconsumed_tail, _MAX_PIECE_BYTES)
     except zlib.error:
-        return b""
+        pass
+    return bytes(inflated)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from appliance.core.forgetting import ForgetHit, ForgetProbe, ForgetReport, ForgetTarget
 from appliance.memory.byte_scan import files_below, scan_files
-from appliance.storage.backups import list_backups
+from appliance.storage.backups import list_backups, unfinished_backups
 from appliance.storage.database import Database
 
 _DISK_NOTE = (
@@ -28,7 +28,7 @@ class StoreFile:
 
         A backup holds what the store held when it was made, whatever the target is.
         """
-        backups = list_backups(self._database.path)
+        backups = [*list_backups(self._database.path), *unfinished_backups(self._database.path)]
         for backup in backups:
             backup.unlink(missing_ok=True)
         with self._database.transaction() as connection:

@@ -8,6 +8,12 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+# Combining marks of Latin, Greek and Cyrillic, Hebrew points, Arabic vowel signs, and marks for symbols.
+_ACCENTS = re.compile(
+    "[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff"
+    "\u20d0-\u20ff\ufe20-\ufe2f]+"
+)
+
 
 def mentions(text: str, phrase: str) -> bool:
     """Whether the phrase occurs in the text as whole words."""
@@ -16,7 +22,7 @@ def mentions(text: str, phrase: str) -> bool:
 
 def json_mentions(json_text: str, phrase: str) -> bool:
     """Whether a string anywhere in JSON text mentions the phrase; escapes do not hide it."""
-    if not json_text:
+    if not json_text or ("\\" not in json_text and not mentions(json_text, phrase)):
         return False
     try:
         content: object = json.loads(json_text)
@@ -50,8 +56,9 @@ def json_strings(content: object) -> Iterator[str]:
 
 def plain(text: str) -> str:
     """Return the text without case and accents, as `phrase_pattern` searches it."""
-    decomposed = unicodedata.normalize("NFKD", text).casefold()
-    return "".join(character for character in decomposed if not unicodedata.combining(character))
+    if text.isascii():
+        return text.lower()
+    return _ACCENTS.sub("", unicodedata.normalize("NFKD", text).casefold())
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,8 @@ from appliance.storage.schema import Schema
 
 # `turns.sequence` orders everything; clocks may jump. A turn's text is whole except while an answer is
 # written: then its end lies in `answer_pieces`, one row per delta. A row of `chat_words` has the sequence
-# of its turn as rowid, and that of a title the chat's number, negative.
+# of its turn as rowid, and that of a title the chat's number, negative. Turns are deleted with their chat
+# only, never one by one: a cascade from parent to child would go as deep as the chat is long.
 _CONVERSATIONS_1 = """
 CREATE TABLE chats (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -33,7 +34,7 @@ CREATE TABLE turns (
     id TEXT NOT NULL UNIQUE,
     owner TEXT NOT NULL,
     chat_id TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
-    parent_id TEXT REFERENCES turns (id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+    parent_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY DEFERRED,
     role TEXT NOT NULL CHECK (role IN ('user', 'assistant', 'tool', 'note')),
     state TEXT NOT NULL CHECK (state IN ('done', 'partial', 'stopped', 'failed', 'forgotten')),
     text TEXT NOT NULL DEFAULT '',
@@ -42,7 +43,7 @@ CREATE TABLE turns (
     tool_call_id TEXT NOT NULL DEFAULT '',
     tool_name TEXT NOT NULL DEFAULT '',
     created_at_s REAL NOT NULL,
-    continues_id TEXT REFERENCES turns (id) ON DELETE SET NULL DEFERRABLE INITIALLY DEFERRED,
+    continues_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY DEFERRED,
     writer TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX turns_by_chat ON turns (chat_id, sequence);

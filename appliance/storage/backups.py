@@ -9,7 +9,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from appliance.storage.lock import is_running
+
 KEPT_BACKUPS = 5
+_UNFINISHED = ".partial"
 
 
 def back_up(path: Path, *, label: str) -> Path:
@@ -17,7 +20,9 @@ def back_up(path: Path, *, label: str) -> Path:
     folder = backups_folder(path)
     folder.mkdir(mode=0o700, exist_ok=True)
     target = folder / _next_name(path, label)
-    unfinished = target.with_suffix(".partial")
+    for left_over in unfinished_backups(path):
+        left_over.unlink(missing_ok=True)
+    unfinished = target.with_suffix(f".{os.getpid()}{_UNFINISHED}")
     try:
         os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
         _copy(path, unfinished)
@@ -38,6 +43,16 @@ def backups_folder(path: Path) -> Path:
 def list_backups(path: Path) -> list[Path]:
     """Return the copies of a database, oldest first."""
     return sorted(backups_folder(path).glob(f"{path.stem}-[0-9][0-9][0-9][0-9][0-9][0-9]-*.db"))
+
+
+def unfinished_backups(path: Path) -> list[Path]:
+    """Return the beginnings of copies whose writers died."""
+    found: list[Path] = []
+    for each in backups_folder(path).glob(f"{path.stem}-*{_UNFINISHED}*"):
+        writer = re.search(rf"\.(\d+){_UNFINISHED}", each.name)
+        if writer is None or not is_running(int(writer[1])):
+            found.append(each)
+    return found
 
 
 def _next_name(path: Path, label: str) -> str:

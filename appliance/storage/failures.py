@@ -32,7 +32,7 @@ def storage_error(exc: sqlite3.Error, path: Path, doing: str) -> ApplianceError:
     code = (getattr(exc, "sqlite_errorcode", None) or 0) & _PRIMARY_CODE_MASK
     message, hint = _explain(code, path)
     if not message:
-        return InternalError(f"the store could not {doing}: {exc}")
+        return InternalError(f"could not {doing}: {exc}")
     return StorageError(f"could not {doing}: {message}", hint=hint, sqlite=_error_name(exc))
 
 

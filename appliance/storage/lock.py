@@ -125,13 +125,18 @@ def is_alive(mark: str) -> bool:
     if not pid_text.isdigit() or int(pid_text) == 0:
         return False
     pid = int(pid_text)
+    return is_running(pid) and process_mark(pid) == mark
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process with this id runs now."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
-    return process_mark(pid) == mark and _stat_field(pid, _STATE_FIELD) != "Z"
+    return _stat_field(pid, _STATE_FIELD) != "Z"
 
 
 def process_started_at_s(pid: int) -> float:
