@@ -77,6 +77,11 @@ def stemmed_query(query: str, languages: Iterable[str]) -> str:
     return " ".join([variants[0], *extra])
 
 
+def is_function_word(word: str, language: str) -> bool:
+    """Whether a lower-case word only holds sentences of the language together."""
+    return word in _function_words().get(language, frozenset())
+
+
 @lru_cache(maxsize=1)
 def _function_words() -> dict[str, frozenset[str]]:
     return {language: frozenset(words.split()) for language, words in _FUNCTION_WORDS.items()}

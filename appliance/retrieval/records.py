@@ -18,7 +18,7 @@ DOCUMENT_COLUMNS = (
 )
 CHUNK_COLUMNS = (
     "c.chunk_id, d.document_id, d.owner, d.collection, d.source, d.name, d.title, c.ordinal, c.start, c.end, "
-    "c.text, c.heading_path, c.prefix, c.token_count, c.first_segment, c.last_segment"
+    "c.text, c.heading_path, c.prefix, c.token_count, c.segments"
 )
 
 
@@ -50,7 +50,10 @@ class DocumentRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredChunk:
-    """A chunk with where it stands, enough to cite it. Segments are named as readers do: `page 3`."""
+    """A chunk with where it stands, enough to cite it.
+
+    `segments` are the pages, sheets or slides it touches: where each begins, and what a reader calls it.
+    """
 
     chunk_id: int
     document_id: str
@@ -66,8 +69,7 @@ class StoredChunk:
     heading_path: tuple[str, ...]
     prefix: str
     token_count: int
-    first_segment: str
-    last_segment: str
+    segments: tuple[tuple[int, str], ...]
 
     @property
     def embedded_text(self) -> str:
@@ -82,9 +84,20 @@ class StoredChunk:
     @property
     def place(self) -> str:
         """Where a reader finds it, such as `page 3` or `pages 3-4`."""
-        if self.first_segment == self.last_segment:
-            return self.first_segment
-        return f"{self.first_segment} to {self.last_segment}"
+        return self.place_of(self.start, self.end)
+
+    def place_of(self, start: int, end: int) -> str:
+        """Where the characters from `start` to `end` of the document stand, as far as the chunk reaches."""
+        touched = [
+            label
+            for (begin, label), after in zip(
+                self.segments, [*self.segments[1:], (self.end + 1, "")], strict=True
+            )
+            if begin < end and after[0] > start
+        ]
+        if not touched:
+            return ""
+        return touched[0] if touched[0] == touched[-1] else f"{touched[0]} to {touched[-1]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +156,5 @@ def stored_chunk(row: Row) -> StoredChunk:
         heading_path=tuple(json.loads(texts[11])),
         prefix=texts[12],
         token_count=int(row[13]),
-        first_segment=texts[14],
-        last_segment=texts[15],
+        segments=tuple((int(start), str(label)) for start, label in json.loads(texts[14])),
     )

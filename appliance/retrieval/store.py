@@ -396,11 +396,11 @@ def _insert_chunks(
 ) -> None:
     connection.executemany(
         "INSERT INTO chunks (document, ordinal, start, end, text, heading_path, prefix, token_count, "
-        "first_segment, last_segment) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "segments) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (row_id, chunk.ordinal, chunk.start, chunk.end, chunk.text,
              json.dumps(chunk.heading_path), chunk.prefix, chunk.token_count,
-             *_segment_labels(document, chunk))
+             _segments_json(document, chunk))
             for chunk in chunks
         ],
     )  # fmt: skip
@@ -417,9 +417,10 @@ def _delete(connection: sqlite3.Connection, owner: str, collection: str, source:
     )
 
 
-def _segment_labels(document: ParsedDocument, chunk: Chunk) -> tuple[str, str]:
-    segments = document.segments_between(chunk.start, chunk.end)
-    return segments[0].label, segments[-1].label
+def _segments_json(document: ParsedDocument, chunk: Chunk) -> str:
+    return json.dumps(
+        [(segment.start, segment.label) for segment in document.segments_between(chunk.start, chunk.end)]
+    )
 
 
 @lru_cache(maxsize=1)

@@ -42,8 +42,7 @@ RETRIEVAL_SCHEMA = Schema(
             heading_path TEXT NOT NULL,
             prefix TEXT NOT NULL,
             token_count INTEGER NOT NULL,
-            first_segment TEXT NOT NULL,
-            last_segment TEXT NOT NULL,
+            segments TEXT NOT NULL,
             is_in_words INTEGER NOT NULL DEFAULT 0,
             vector_digest TEXT NOT NULL DEFAULT '',
             UNIQUE (document, ordinal)

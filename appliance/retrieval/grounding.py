@@ -1,0 +1,263 @@
+"""Hold an answer against its sources, in code: which sentence stands on which words of which page.
+
+The model's own source numbers are read as claims and checked; verdicts come from here. A quote is `verified`
+when it stands in the passage it names, `near` when only white space or hyphenation differ, `wrong_source` when
+it stands in another one (the pointer is corrected), `absent` when it stands nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from appliance.retrieval.alignment import SUPPORT_THRESHOLD, Aligner, Alignment
+from appliance.retrieval.quotes import find_quote
+from appliance.retrieval.records import StoredChunk
+from appliance.retrieval.sentences import sentence_spans
+from appliance.retrieval.terms import Terms
+from appliance.retrieval.trace import SearchResult
+
+REFUSAL = "I don't have enough information to answer that."
+# Cosine of the question and the nearest passage, chosen on the first half of XQuAD's paragraphs.
+EVIDENCE_THRESHOLD = 0.35
+
+Verdict = Literal["verified", "near", "wrong_source", "absent"]
+
+_MARKER = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """A pointer from an answer into a document: `quote` is its characters `start` to `end`, word for word.
+
+    `passage` numbers the given passages from 1; `claimed_passage` is what the model said, 0 when it said
+    nothing. An absent quote has no place: its passage is 0 and its span empty.
+    """
+
+    verdict: Verdict
+    quote: str
+    passage: int
+    claimed_passage: int
+    document_id: str
+    source: str
+    place: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceSupport:
+    """One sentence of an answer, characters `start` to `end` of it, with what supports it.
+
+    `missing` are numbers and names that the cited passages do not have; with one of them, or with a negation
+    that no cited sentence has, a sentence is not supported however many of its words are covered.
+    """
+
+    text: str
+    start: int
+    end: int
+    is_claim: bool
+    is_supported: bool
+    coverage: float
+    missing: tuple[str, ...]
+    has_other_polarity: bool
+    citations: tuple[Citation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroundedAnswer:
+    """An answer with its support. `supported_share` counts sentences that claim something; 1 when none does."""
+
+    text: str
+    sentences: tuple[SentenceSupport, ...]
+    supported_share: float
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """Every citation once, in the order of the answer."""
+        return tuple(dict.fromkeys(citation for one in self.sentences for citation in one.citations))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookedAt:
+    """A passage that was considered for an answer."""
+
+    source: str
+    place: str
+    similarity: float | None
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Whether a search brought enough to answer from, and what it brought."""
+
+    is_enough: bool
+    best_similarity: float
+    looked_at: tuple[LookedAt, ...]
+
+    @property
+    def refusal(self) -> str:
+        """The fixed refusal with what was looked at."""
+        if not self.looked_at:
+            return f"{REFUSAL} Nothing was found to look at."
+        listed = "; ".join(dict.fromkeys(f"{one.source} {one.place}".strip() for one in self.looked_at))
+        return f"{REFUSAL} Looked at: {listed}."
+
+
+def weigh_evidence(result: SearchResult, *, threshold: float = EVIDENCE_THRESHOLD) -> Evidence:
+    """Say whether the hits of a search are near enough to the question to answer from them.
+
+    Hits without a vector count by the words they share with the question.
+    """
+    looked_at = tuple(
+        LookedAt(source=hit.chunk.source, place=hit.chunk.place, similarity=hit.similarity, score=hit.score)
+        for hit in result.hits
+    )
+    best = max((hit.similarity for hit in result.hits if hit.similarity is not None), default=0.0)
+    is_enough = best >= threshold or _covers_question(result)
+    return Evidence(is_enough=is_enough, best_similarity=best, looked_at=looked_at)
+
+
+def ground_answer(
+    answer: str, passages: Sequence[StoredChunk], *, threshold: float = SUPPORT_THRESHOLD
+) -> GroundedAnswer:
+    """Align each sentence of an answer with the passages; markers such as [2] are read as claims."""
+    aligner = Aligner([passage.text for passage in passages])
+    sentences = tuple(
+        _support(answer, start, end, aligner, passages, threshold) for start, end in _sentences(answer)
+    )
+    claims = [sentence for sentence in sentences if sentence.is_claim]
+    share = sum(sentence.is_supported for sentence in claims) / len(claims) if claims else 1.0
+    return GroundedAnswer(text=answer, sentences=sentences, supported_share=share)
+
+
+def check_quote(quote: str, claimed_passage: int, passages: Sequence[StoredChunk]) -> Citation:
+    """Give the verdict on a quote that is said to stand in a passage, counted from 1; 0 names none."""
+    order = sorted(range(len(passages)), key=lambda place: (place + 1 != claimed_passage, place))
+    found = [
+        (place, where) for place in order if (where := find_quote(quote, passages[place].text)) is not None
+    ]
+    if not found:
+        return Citation(
+            verdict="absent", quote=quote, passage=0, claimed_passage=claimed_passage, document_id="", source="",
+            place="", start=0, end=0,
+        )  # fmt: skip
+    place, where = min(found, key=lambda one: (one[0] + 1 != claimed_passage, not one[1].is_exact, one[0]))
+    is_claimed = claimed_passage in (0, place + 1)
+    verdict: Verdict = "wrong_source" if not is_claimed else "verified" if where.is_exact else "near"
+    return _citation(passages[place], place, where.start, where.end, verdict, claimed_passage)
+
+
+def _sentences(answer: str) -> list[tuple[int, int]]:
+    """Sentences of an answer; a marker after a full stop belongs to the sentence before it."""
+    spans: list[tuple[int, int]] = []
+    for start, end in sentence_spans(answer):
+        marker = _MARKER.match(answer, start)
+        if marker is not None and spans:
+            spans[-1] = (spans[-1][0], marker.end())
+            start = marker.end()
+        if answer[start:end].strip():
+            start += len(answer[start:end]) - len(answer[start:end].lstrip())
+            spans.append((start, end))
+    return spans
+
+
+def _support(
+    answer: str,
+    start: int,
+    end: int,
+    aligner: Aligner,
+    passages: Sequence[StoredChunk],
+    threshold: float,
+) -> SentenceSupport:
+    text = answer[start:end]
+    claimed = [int(number) for group in _MARKER.findall(text) for number in group.split(",")]
+    terms = aligner.terms(_MARKER.sub("", text))
+    alignment = aligner.align(terms, preferred=claimed[0] - 1 if claimed else None)
+    missing = _missing(terms, alignment, aligner)
+    has_other_polarity = terms.has_negation and not any(
+        source.terms.has_negation for source in alignment.sources
+    )
+    is_supported = (
+        terms.is_claim and alignment.coverage >= threshold and not missing and not has_other_polarity
+    )
+    return SentenceSupport(
+        text=text,
+        start=start,
+        end=end,
+        is_claim=terms.is_claim,
+        is_supported=is_supported,
+        coverage=alignment.coverage,
+        missing=missing,
+        has_other_polarity=has_other_polarity,
+        citations=_citations(alignment, claimed, passages) if is_supported else _unsupported(text, claimed),
+    )
+
+
+def _missing(terms: Terms, alignment: Alignment, aligner: Aligner) -> tuple[str, ...]:
+    """Numbers must stand in the cited sentences, names at least in the cited passages."""
+    cited = {source.passage for source in alignment.sources}
+    numbers = {number for source in alignment.sources for number in source.terms.numbers}
+    words = {
+        word for sentence in aligner.sentences if sentence.passage in cited for word in sentence.terms.content
+    }
+    lacking = sorted(terms.numbers - numbers) + sorted(terms.names - words)
+    return tuple(lacking) if alignment.sources else ()
+
+
+def _citations(
+    alignment: Alignment, claimed: Sequence[int], passages: Sequence[StoredChunk]
+) -> tuple[Citation, ...]:
+    cited: list[Citation] = []
+    for source in alignment.sources:
+        number = source.passage + 1
+        is_named = not claimed or number in claimed
+        cited.append(
+            _citation(
+                passages[source.passage],
+                source.passage,
+                source.start,
+                source.end,
+                "verified" if is_named else "wrong_source",
+                0 if not claimed else number if is_named else claimed[0],
+            )
+        )
+    return tuple(cited)
+
+
+def _unsupported(text: str, claimed: Sequence[int]) -> tuple[Citation, ...]:
+    """A marker on a sentence that nothing supports points to nothing."""
+    return tuple(
+        Citation(
+            verdict="absent", quote=text, passage=0, claimed_passage=number, document_id="", source="", place="",
+            start=0, end=0,
+        )
+        for number in dict.fromkeys(claimed)
+    )  # fmt: skip
+
+
+def _citation(
+    chunk: StoredChunk, place: int, start: int, end: int, verdict: Verdict, claimed: int
+) -> Citation:
+    return Citation(
+        verdict=verdict,
+        quote=chunk.text[start:end],
+        passage=place + 1,
+        claimed_passage=claimed,
+        document_id=chunk.document_id,
+        source=chunk.source,
+        place=chunk.place_of(chunk.start + start, chunk.start + end),
+        start=chunk.start + start,
+        end=chunk.start + end,
+    )
+
+
+def _covers_question(result: SearchResult) -> bool:
+    without_vector = [hit.chunk.text for hit in result.hits if hit.similarity is None]
+    if not without_vector:
+        return False
+    aligner = Aligner(without_vector)
+    return aligner.align(aligner.terms(result.trace.question)).coverage >= SUPPORT_THRESHOLD

@@ -1,0 +1,131 @@
+"""What a sentence says, as terms that can be compared: stems of content words, numbers, and names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from appliance.retrieval.languages import is_function_word, stemmed
+
+_TOKEN = re.compile(r"\d[\d.,:/]*\d|\d|[^\W\d_]+")
+_DENSE_SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_NAME = re.compile(r"\b[A-ZÄÖÜ][\w’'-]+")
+_NUMBER_WORDS = {
+    word: value
+    for value, words in enumerate(
+        (
+            "zero null", "one eins", "two zwei", "three drei", "four vier", "five fünf", "six sechs",
+            "seven sieben", "eight acht", "nine neun", "ten zehn", "eleven elf", "twelve zwölf",
+            "thirteen dreizehn", "fourteen vierzehn", "fifteen fünfzehn", "sixteen sechzehn",
+            "seventeen siebzehn", "eighteen achtzehn", "nineteen neunzehn", "twenty zwanzig",
+        )
+    )
+    for word in words.split()
+}  # fmt: skip
+_NUMBER_WORDS |= {
+    "thirty": 30, "dreißig": 30, "forty": 40, "vierzig": 40, "fifty": 50, "fünfzig": 50, "sixty": 60,
+    "sechzig": 60, "seventy": 70, "siebzig": 70, "eighty": 80, "achtzig": 80, "ninety": 90, "neunzig": 90,
+    "hundred": 100, "hundert": 100, "thousand": 1000, "tausend": 1000,
+}  # fmt: skip
+_NEGATIONS = frozenset(
+    ("not", "no", "never", "none", "neither", "nor", "cannot", "without", "nicht", "kein", "keine", "keinen",
+     "keinem", "keiner", "nie", "niemals", "ohne")
+)  # fmt: skip
+_TALK = frozenset(
+    ("yes", "no", "answer", "question", "according", "text", "document", "documents", "context", "passage",
+     "passages", "source", "sources", "following", "based", "information", "provided", "sure", "here", "certainly",
+     "ja", "nein", "antwort", "laut", "dokument", "when", "what", "which", "who", "whom", "whose", "where", "why",
+     "how", "do", "does", "did", "can", "could", "would", "should", "wann", "was", "wer", "wo", "warum", "wie",
+     "welche", "welcher", "welches")
+)  # fmt: skip
+_GRAM = 4
+_LEAST_SHARED_PARTS = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The terms of a sentence. `numbers` are normalised digits; `names` are capitalised words after the first."""
+
+    content: frozenset[str]
+    numbers: frozenset[str]
+    names: frozenset[str]
+    has_negation: bool
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether the sentence says anything that a source could support."""
+        return bool(self.numbers) or len(self.content) >= 2
+
+    @property
+    def all(self) -> frozenset[str]:
+        """Content and numbers together."""
+        return self.content | self.numbers
+
+
+def terms_of(sentence: str, language: str) -> Terms:
+    """Return the terms of a sentence."""
+    content: set[str] = set()
+    numbers: set[str] = set()
+    has_negation = "n't" in sentence or "n’t" in sentence
+    for token in _TOKEN.findall(sentence):
+        word = token.lower()
+        if word[0].isdigit():
+            numbers.add(normal_number(word))
+        elif word in _NUMBER_WORDS:
+            numbers.add(str(_NUMBER_WORDS[word]))
+        elif word in _NEGATIONS:
+            has_negation = True
+        elif _DENSE_SCRIPT.search(word):
+            content.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
+        elif len(word) > 1 and not is_function_word(word, language) and word not in _TALK:
+            content.add(stemmed(word, language))
+    return Terms(frozenset(content), frozenset(numbers), _names(sentence, language), has_negation)
+
+
+def normal_number(text: str) -> str:
+    """Write a number in one way: `1,496.50`, `1.496,5` and `1496.5` are the same; dates keep their parts."""
+    digits = text.strip(".,:/")
+    if not re.fullmatch(r"[\d.,]+", digits):
+        return digits
+    decimal = re.search(r"[.,](\d+)$", digits)
+    separators = [character for character in digits if character in ".,"]
+    is_grouping = decimal is not None and len(decimal.group(1)) == 3 and len(set(separators)) == 1
+    if decimal is None or is_grouping:
+        return re.sub(r"[.,]", "", digits).lstrip("0") or "0"
+    whole = re.sub(r"[.,]", "", digits[: decimal.start()]).lstrip("0") or "0"
+    fraction = decimal.group(1).rstrip("0")
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def is_near_term(term: str, others: frozenset[str]) -> bool:
+    """Whether a word is a form or a part of one of the others: they share most of their letters in a row."""
+    if len(term) < _GRAM + 1:
+        return False
+    parts = _parts(term)
+    for other in others:
+        if len(other) > _GRAM and (other[:3] == term[:3] or term in other or other in term):
+            theirs = _parts(other)
+            if len(parts & theirs) >= _LEAST_SHARED_PARTS * min(len(parts), len(theirs)):
+                return True
+    return False
+
+
+def _parts(word: str) -> set[str]:
+    return {word[start : start + _GRAM] for start in range(len(word) - _GRAM + 1)}
+
+
+def _names(sentence: str, language: str) -> frozenset[str]:
+    # German writes every noun with a capital, so capitals say nothing there.
+    if language == "german":
+        return frozenset()
+    first = _NAME.match(sentence.lstrip(" \"'“([*-"))
+    names = {
+        match.group().lower()
+        for match in _NAME.finditer(sentence)
+        if first is None or match.start() != sentence.find(first.group())
+    }
+    return frozenset(
+        stemmed(name, language)
+        for name in names
+        if not is_function_word(name, language) and name not in _TALK
+    )
