@@ -16,8 +16,9 @@ import socket
 from contextlib import suppress
 
 from appliance.documents import sandbox
+from appliance.documents.job import Job
 from appliance.documents.wire import pack, write_frame
-from appliance.documents.worker import Job, run_job, warm_up
+from appliance.documents.worker import run_job, warm_up
 
 _MESSAGE_BYTES = 1 << 16
 

@@ -11,6 +11,7 @@ from types import TracebackType
 
 from appliance.core.errors import CancelledRequestError, InvalidRequestError
 from appliance.documents.intake import OpenFile, opened
+from appliance.documents.job import Job
 from appliance.documents.limits import Limits
 from appliance.documents.model import ParsedDocument, check_document
 from appliance.documents.process import ParserProcess, StoppedError, Watch
@@ -18,7 +19,6 @@ from appliance.documents.reading import Reading, decode_reading
 from appliance.documents.reasons import RefusalError, document_error
 from appliance.documents.sandbox import Isolation
 from appliance.documents.tesseract import find_tesseract
-from appliance.documents.worker import Job
 
 _MAX_PASSWORD_CHARS = 1_000
 _DEFAULT_LIMITS = Limits()

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from time import monotonic
 
 from appliance.documents import launch
+from appliance.documents.job import Job
 from appliance.documents.limits import Limits
 from appliance.documents.reasons import RefusalError, as_reason
 from appliance.documents.sandbox import Isolation, Network
 from appliance.documents.tesseract import recognise
 from appliance.documents.wire import BrokenFrameError, Frame, FrameAssembler, pack, read_frame
-from appliance.documents.worker import Job
 
 _START_TIMEOUT_S = 60.0
 _EXIT_TIMEOUT_S = 5.0
@@ -208,7 +208,11 @@ class _Conversation:
             if self._pages_recognised > self._limits.ocr_pages:
                 raise RefusalError("too_large", f"more than {self._limits.ocr_pages} pages need recognition")
             started = monotonic()
-            text = recognise(frame.payload, self._watch.tesseract, self._limits)
+            try:
+                text = recognise(frame.payload, self._watch.tesseract, self._limits)
+            except RefusalError:
+                # One page that cannot be recognised is a page without text, not the end of the document.
+                text = ""
             self._deadline += monotonic() - started
             with suppress(BrokenPipeError, ConnectionResetError):
                 self._channel.sendall(pack("recognised", text.encode()))

@@ -6,43 +6,22 @@ import json
 import mmap
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from functools import partial
 
 from appliance.documents import sandbox
 from appliance.documents.builder import DocumentBuilder
-from appliance.documents.limits import Limits
+from appliance.documents.job import Job
 from appliance.documents.readers import dispatch
 from appliance.documents.readers.source import Host, Source
 from appliance.documents.reasons import Reason, RefusalError
 from appliance.documents.wire import FrameKind, read_frame, write_frame
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What the worker is told about a file besides its bytes."""
-
-    name: str
-    size_bytes: int
-    password: str | None
-    has_ocr: bool
-    limits: Limits
-
-    def to_json(self) -> bytes:
-        """Encode for the control socket."""
-        return json.dumps(asdict(self)).encode()
-
-    @classmethod
-    def from_json(cls, message: bytes) -> Job:
-        """Decode what `to_json` wrote."""
-        values = json.loads(message)
-        return cls(**{**values, "limits": Limits(**values["limits"])})
-
-
 def warm_up() -> None:
-    """Import every reader before the first fork, so that no worker pays for it."""
-    dispatch.import_readers()
+    """Load every reader before the first fork, so that no worker pays for it."""
+    dispatch.warm_readers()
 
 
 def run_job(job: Job, document: int, channel: int, base_bytes: int) -> tuple[FrameKind, bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from appliance.documents.archive import Archive
 from appliance.documents.builder import DocumentBuilder
+from appliance.documents.limits import Limits
 from appliance.documents.media import Media, is_zip, refuse_unsupported, sniff
 from appliance.documents.readers import (
     delimited,
@@ -22,7 +23,7 @@ from appliance.documents.readers import (
     xlsx,
 )
 from appliance.documents.readers.attachments import attach
-from appliance.documents.readers.source import Source
+from appliance.documents.readers.source import Host, Source
 from appliance.documents.reasons import RefusalError
 
 _PLAIN = {
@@ -42,9 +43,23 @@ _ARCHIVED = {
 }
 
 
-def import_readers() -> None:
-    """Load what readers import late."""
+# What the warm process reads before it forks: imports and compiled patterns are then shared by all workers.
+_SAMPLES = {
+    "a.md": b"# a\n\n- b\n\n| c | d |\n|---|---|\n| 1 | 2 |\n",
+    "a.html": b"<html><h1>a</h1><p style='color:red'>b<ul><li>c</ul><table><tr><td>1<td>2</table>",
+    "a.csv": b"name,size\na,1\n",
+    "a.py": b"import os\n\ndef a():\n    pass\n",
+    "a.eml": b"From: a@b\nTo: c@d\nSubject: =?utf-8?q?e?=\nDate: Mon, 1 Jan 2026 00:00:00 +0000\n\nf\n",
+    "a.txt": b"a\n\nb\n",
+}
+
+
+def warm_readers() -> None:
+    """Load what readers load late, by reading one harmless sample of each common kind."""
     pdf.load_library()
+    host = Host(has_ocr=False, report_progress=lambda _done, _total: None, recognise=lambda _picture: "")
+    for name, data in _SAMPLES.items():
+        read_document(Source(data=data, name=name, password=None, host=host), DocumentBuilder(Limits()))
     from charset_normalizer import from_bytes
 
     from_bytes("Zürich".encode("cp1252")).best()

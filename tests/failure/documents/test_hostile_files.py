@@ -256,3 +256,19 @@ def test_an_orphaned_parser_ends_by_itself(tmp_path: Path) -> None:
     (pid,) = map(int, finished.stdout.split())
     left = [psutil.Process(pid)] if psutil.pid_exists(pid) else []
     assert psutil.wait_procs(left, timeout=10)[1] == []
+
+
+def test_a_recognition_that_hangs_or_fails_costs_its_page_not_the_document(
+    parser: DocumentParser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "tesseract"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    path = tmp_path / "mixed.pdf"
+    path.write_bytes(pdf([pdf_text("a page with text", 72, 700), "0 0 0 rg 72 72 200 200 re f"]))
+
+    document = parser.parse(path)
+
+    assert document.text.strip() == "a page with text"
+    assert document.pages_without_text == (2,)
