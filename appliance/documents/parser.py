@@ -102,7 +102,7 @@ class DocumentParser:
                 return decode_reading(process.run(job, file.descriptor, watch))
             except RefusalError as exc:
                 raise document_error(exc.reason, f"{file.shown}: {exc.message}") from exc
-            except ValueError as exc:
+            except (ValueError, TypeError, KeyError) as exc:
                 raise document_error(
                     "parser_crashed", f"{file.shown}: the parser sent nonsense: {exc}"
                 ) from exc

@@ -31,7 +31,7 @@ def parser() -> Iterator[DocumentParser]:
 
 
 @pytest.fixture
-def refuse(parser: DocumentParser) -> Iterator[Refuse]:
+def refuse(parser: DocumentParser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Refuse]:
     """Read a file that cannot be read, and make sure the next one still can."""
 
     def run(path: Path, limits: Limits | None = None) -> DocumentError:
@@ -41,10 +41,9 @@ def refuse(parser: DocumentParser) -> Iterator[Refuse]:
         return caught.value
 
     yield run
-    after = Path(os.devnull).parent / "shm" / f"after-{os.getpid()}.txt"
+    after = tmp_path_factory.mktemp("after") / "after.txt"
     after.write_text("still alive")
     assert parser.parse(after).text == "still alive"
-    after.unlink()
 
 
 def slow_pdf(pages: int = 4000) -> bytes:
