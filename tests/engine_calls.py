@@ -17,7 +17,12 @@ from appliance.engine.params import EngineParams
 def open_engine(weights: Path, **changes: object) -> Engine:
     """An engine with a small context; nothing runs before the first call."""
     params = EngineParams(
-        model_path=weights, model_name="starter", model_digest="0" * 64, context_window=2048, parallel=8
+        model_path=weights,
+        model_name="starter",
+        model_digest="0" * 64,
+        context_window=2048,
+        parallel=8,
+        threads=1,
     )
     return Engine(replace(params, **changes))  # type: ignore[arg-type]
 

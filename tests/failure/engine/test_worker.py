@@ -104,14 +104,12 @@ async def test_a_worker_dies_with_its_parent(starter_weights: Path) -> None:
         "    await asyncio.sleep(600)\n"
         "asyncio.run(main())\n"
     )
-    parent = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code, str(starter_weights)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout is not None
-    worker = psutil.Process(int(parent.stdout.readline()))
-
-    parent.kill()
-    parent.wait()
+    ) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
 
     _, alive = psutil.wait_procs([worker], timeout=10)
     assert not alive
