@@ -16,6 +16,7 @@ from appliance.core.events import (
     ReasoningDelta,
     StreamEvent,
     TextDelta,
+    UsageReported,
 )
 from appliance.core.requests import GenerateRequest
 from appliance.core.usage import FinishReason, Timings, Usage
@@ -30,6 +31,9 @@ from appliance.structured.decoder import DecodeOutcome
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+# A caller that stops listening still knows what the answer cost up to the last report.
+_TOKENS_BETWEEN_REPORTS = 32
 
 Emit = Callable[[StreamEvent], None]
 
@@ -196,6 +200,8 @@ class Slot:
             self.finish("length")
         elif self.job.admitted is not None:
             self._constrain_after_thinking()
+        if not self.is_finished and self.output_tokens % _TOKENS_BETWEEN_REPORTS == 1:
+            self.job.emit(UsageReported(usage=self.usage()))
 
     def _constrain_after_thinking(self) -> None:
         """Begin the constrained text when the thinking is over, or when it turns out that there is none."""

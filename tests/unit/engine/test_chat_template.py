@@ -106,7 +106,7 @@ def test_json_in_a_template_is_plain_json_not_html() -> None:
         "{{ messages.__init__.__globals__ }}",
         "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{% set ns = namespace(t='xxxxxxxx') %}{% for i in range(60) %}{% set ns.t = ns.t ~ ns.t %}{% endfor %}{{ ns.t }}",
+        "{% set n = namespace(t='xxxxxxxx') %}{% for i in range(60) %}{% set n.t = n.t ~ n.t %}{% endfor %}{{ n.t }}",
         "{% for i in range(99999) %}{{ 'x' * 60000 }}{% endfor %}",
         "{{ 'x' * 999999999 }}",
         "{{ 10 ** 99999999 }}",

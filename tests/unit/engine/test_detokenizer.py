@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +12,7 @@ from appliance.engine.detokenizer import StopFilter, Utf8Stream
 
 def split_at(data: bytes, cuts: list[int]) -> list[bytes]:
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(edges)]
 
 
 @given(text=st.text(), cuts=st.lists(st.integers(0, 1000)))
