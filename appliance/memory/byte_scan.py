@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-import mmap
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance.storage.failures import translated
+
 _ZLIB_STARTS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x1f\x8b\x08")
 _MAX_INFLATED_BYTES = 64 << 20
 _PIECE_BYTES = 16 << 10
+_WINDOW_BYTES = 32 << 20
 _MAX_PIECE_BYTES = 1 << 20
 _MIN_NEEDLE_BYTES = 4
 # A name is written in several letter cases; a sentence lies where it lay as it was.
@@ -34,14 +36,17 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def scan_files(paths: Iterable[Path], needles: Sequence[str]) -> list[ByteHit]:
-    """Search files for needles; one hit for each file, needle and form. A file that vanished has none."""
+    """Search files for needles; one hit for each file, needle and form. A file that vanished has none.
+
+    Raises:
+        StorageError: a file cannot be read.
+    """
     forms = [(needle, name, form) for needle in needles for name, form in needle_forms(needle)]
     hits: list[ByteHit] = []
     for path in paths:
-        try:
-            hits += _scan_file(path, forms)
-        except FileNotFoundError:
-            continue
+        if path.exists():
+            with translated(path, "search a file for removed texts"):
+                hits += _scan_file(path, forms)
     return hits
 
 
@@ -74,11 +79,10 @@ def _base64_core(plain: bytes, shift: int) -> bytes:
 
 
 def _scan_file(path: Path, forms: Sequence[tuple[str, str, bytes]]) -> Iterator[ByteHit]:
-    if path.stat().st_size == 0:
-        return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        found = {(needle, name) for needle, name, form in forms if _has(content, form, name)}
-        for inflated in _inflated(content):
+    found: set[tuple[str, str]] = set()
+    for window in _windows(path, overlap=max((len(form) for _, _, form in forms), default=0) + 2):
+        found |= {(needle, name) for needle, name, form in forms if _has(window, form, name)}
+        for inflated in _inflated(window):
             found |= {
                 (needle, f"compressed {name}") for needle, name, form in forms if _has(inflated, form, name)
             }
@@ -86,7 +90,21 @@ def _scan_file(path: Path, forms: Sequence[tuple[str, str, bytes]]) -> Iterator[
         yield ByteHit(path=path, needle=needle, form=form_name)
 
 
-def _has(content: mmap.mmap | bytes, form: bytes, name: str) -> bool:
+def _windows(path: Path, *, overlap: int) -> Iterator[bytes]:
+    """Yield a file in pieces that overlap, so that no needle lies across a cut unseen."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        tail = b""
+        while piece := file.read(_WINDOW_BYTES):
+            window = tail + piece
+            yield window
+            tail = window[-overlap:]
+
+
+def _has(content: bytes, form: bytes, name: str) -> bool:
     """Whether the form occurs; in plain text not as a part of a longer word."""
     position = content.find(form)
     while position >= 0:
@@ -102,7 +120,7 @@ def _is_letter(byte: bytes) -> bool:
     return byte.isalnum()
 
 
-def _inflated(content: mmap.mmap) -> Iterator[bytes]:
+def _inflated(content: bytes) -> Iterator[bytes]:
     for start in _ZLIB_STARTS:
         position = content.find(start)
         while position >= 0:
@@ -112,7 +130,7 @@ def _inflated(content: mmap.mmap) -> Iterator[bytes]:
             position = content.find(start, position + 1)
 
 
-def _inflate(content: mmap.mmap, position: int) -> bytes:
+def _inflate(content: bytes, position: int) -> bytes:
     """Return what a compressed stream at this place holds, up to where it breaks; mostly it is none."""
     # 47 lets zlib recognise a zlib or a gzip header by itself.
     inflater = zlib.decompressobj(47)

@@ -39,7 +39,7 @@ _Kind = Literal["row", "other_owner", "bytes"]
 
 _MIN_NEEDLE_CHARACTERS = 12
 _MAX_NEEDLE_CHARACTERS = 80
-_MAX_NEEDLES = 32
+_MAX_NEEDLES = 16
 
 _BELOW = """
 WITH RECURSIVE below (id) AS (
@@ -103,7 +103,7 @@ class ForgettableChats:
         with self._database.read() as connection:
             for table, column in _TEXT_COLUMNS:
                 for kind, held in self._held(connection, table, column).items():
-                    found = [needle for needle in needles if phrase_pattern(needle).search(held)]
+                    found = [needle for needle in needles if _holds(held, needle)]
                     hits += [self._hit(f"{table}.{column}", needle, kind) for needle in found]
         hits += self._words_without_rows(needles)
         checked = (*(f"{table}.{column}" for table, column in _TEXT_COLUMNS), "words of the full-text index")
@@ -130,14 +130,10 @@ class ForgettableChats:
     def _held(self, connection: sqlite3.Connection, table: str, column: str) -> dict[_Kind, str]:
         source = "answer_pieces JOIN turns ON turns.id = turn_id" if table == "answer_pieces" else table
         rows = connection.execute(f"SELECT owner, {column} FROM {source}").fetchall()  # noqa: S608
-        return {
-            "row": plain(
-                "\n".join(_searchable(text, column) for owner, text in rows if owner == self._owner)
-            ),
-            "other_owner": plain(
-                "\n".join(_searchable(text, column) for owner, text in rows if owner != self._owner)
-            ),
-        }
+        held: dict[_Kind, list[str]] = {"row": [], "other_owner": []}
+        for owner, text in rows:
+            held["row" if owner == self._owner else "other_owner"].append(_searchable(text, column))
+        return {kind: " ".join(plain("\n".join(texts)).split()) for kind, texts in held.items()}
 
     def _hit(self, place: str, needle: str, kind: _Kind) -> ForgetHit:
         return ForgetHit(store=self.name, place=place, needle=needle, kind=kind)
@@ -161,6 +157,11 @@ def _remove(connection: sqlite3.Connection, target: ForgetTarget) -> _Removed:
         case _:
             assert_never(target)
     return removed
+
+
+def _holds(held: str, needle: str) -> bool:
+    # A plain search first: it is many times faster than the pattern, which only judges the borders.
+    return " ".join(plain(needle).split()) in held and phrase_pattern(needle).search(held) is not None
 
 
 def _searchable(text: str, column: str) -> str:

@@ -9,6 +9,7 @@ from appliance.core.forgetting import ForgetHit, ForgetProbe, ForgetReport, Forg
 from appliance.memory.byte_scan import files_below, scan_files
 from appliance.storage.backups import list_backups, unfinished_backups
 from appliance.storage.database import Database
+from appliance.storage.failures import translated
 
 _DISK_NOTE = (
     "file systems and SSDs may keep old blocks that no program can reach; only an encrypted disk hides those"
@@ -29,8 +30,9 @@ class StoreFile:
         A backup holds what the store held when it was made, whatever the target is.
         """
         backups = [*list_backups(self._database.path), *unfinished_backups(self._database.path)]
-        for backup in backups:
-            backup.unlink(missing_ok=True)
+        with translated(self._database.path, "remove old backups"):
+            for backup in backups:
+                backup.unlink(missing_ok=True)
         with self._database.transaction() as connection:
             indexes = connection.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND lower(sql) LIKE '%using fts5%'"
