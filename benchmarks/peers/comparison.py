@@ -85,6 +85,12 @@ ROWS = (
         unit="tokens/s",
     ),
     Row(
+        key="decode_kept",
+        label="decode of one sequence while a conversation is kept",
+        against="llama-bench tg128",
+        unit="tokens/s",
+    ),
+    Row(
         key="prefill",
         label="prefill, worker's clock",
         against="llama-bench pp512",

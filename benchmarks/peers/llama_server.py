@@ -109,14 +109,14 @@ class LlamaServer:
             await self._process.wait()
 
     async def complete(self, prompt: list[int], *, output_tokens: int) -> ServerAnswer:
-        """Continue a prompt given as tokens, greedily, by exactly this many tokens."""
+        """Continue a prompt given as tokens, greedily, by exactly this many tokens, with nothing reused."""
         body = {
             "prompt": prompt,
             "n_predict": output_tokens,
             "ignore_eos": True,
             "temperature": 0.0,
             "samplers": ["temperature"],
-            "cache_prompt": True,
+            "cache_prompt": False,
             "stream": True,
         }
         return await self._answer("/completion", body)

@@ -24,7 +24,7 @@ from benchmarks.peers.workload import next_turn, request_of, sized_messages, wir
 PREFILL_TOKENS = 512
 DECODE_TOKENS = 128
 TOGETHER = 8
-TOGETHER_PROMPT_TOKENS = 64
+SHORT_PROMPT_TOKENS = 64
 TOGETHER_OUTPUT_TOKENS = 64
 CONVERSATION_TOKENS = 2000
 ANSWER_TOKENS = 32
@@ -51,25 +51,44 @@ class Subject:
     idle_cpu_s: float
 
 
-async def find_long_answers(
-    engine: Engine, *, model: str, count: int, prompt_tokens: int, output_tokens: int
-) -> list[list[Message]]:
-    """Prompts whose greedy answers do not end before `output_tokens`.
+async def find_long_answers(engine: Engine, *, model: str, count: int) -> list[list[Message]]:
+    """Prompts whose greedy answers are long enough for every measurement; they are tried `count` at a time.
 
     Raises:
         EngineFailedError: too few were found.
     """
     found: list[list[Message]] = []
-    for candidate in range(_CANDIDATES):
-        messages = await sized_messages(engine, model=model, tokens=prompt_tokens, seed=f"long-{candidate}")
-        answer = await ask(
-            engine, request_of(messages, model=model, owner="search", output_tokens=output_tokens)
-        )
-        if answer.usage.output_tokens == output_tokens:
-            found.append(messages)
-        if len(found) == count:
-            return found
-    raise EngineFailedError(f"only {len(found)} of {count} prompts have answers of {output_tokens} tokens")
+    for first in range(0, _CANDIDATES, count):
+        candidates = [
+            await sized_messages(engine, model=model, tokens=SHORT_PROMPT_TOKENS, seed=f"long-{number}")
+            for number in range(first, first + count)
+        ]
+        requests = [
+            request_of(messages, model=model, owner="search", output_tokens=DECODE_TOKENS + 1)
+            for messages in candidates
+        ]
+        async with fresh_owners(engine, "search"):
+            answers = await asyncio.gather(*(ask(engine, request) for request in requests))
+        found += [
+            messages
+            for messages, answer in zip(candidates, answers, strict=True)
+            if answer.usage.output_tokens == DECODE_TOKENS + 1
+        ]
+        if len(found) >= count:
+            return found[:count]
+    raise EngineFailedError(
+        f"only {len(found)} of {count} prompts have answers of {DECODE_TOKENS + 1} tokens"
+    )
+
+
+@asynccontextmanager
+async def fresh_owners(engine: Engine, *owners: str) -> AsyncIterator[None]:
+    """Forget what is kept for these owners at the end: kept cells slow the decoding of everyone else."""
+    try:
+        yield
+    finally:
+        for owner in owners:
+            await engine.forget_owner(owner)
 
 
 async def measure_decode(subject: Subject, round_number: int, *, ours_first: bool) -> list[Pair]:
@@ -78,11 +97,12 @@ async def measure_decode(subject: Subject, round_number: int, *, ours_first: boo
     request = request_of(
         subject.decode_messages, model=subject.model, owner=owner, output_tokens=DECODE_TOKENS + 1
     )
-    answer, run = await _in_turn(
-        lambda: ask(subject.engine, request),
-        lambda: asyncio.to_thread(subject.bench.generate, DECODE_TOKENS),
-        ours_first=ours_first,
-    )
+    async with fresh_owners(subject.engine, owner):
+        answer, run = await _in_turn(
+            lambda: ask(subject.engine, request),
+            lambda: asyncio.to_thread(subject.bench.generate, DECODE_TOKENS),
+            ours_first=ours_first,
+        )
     if answer.usage.output_tokens != DECODE_TOKENS + 1:
         raise EngineFailedError(f"the answer ended after {answer.usage.output_tokens} tokens")
     pairs = [
@@ -110,11 +130,12 @@ async def measure_prefill(subject: Subject, round_number: int, *, ours_first: bo
     """Prefill a prompt of 512 tokens of which nothing is kept."""
     owner = f"prefill-{round_number}"
     request = request_of(subject.prefill_messages, model=subject.model, owner=owner, output_tokens=2)
-    answer, run = await _in_turn(
-        lambda: ask(subject.engine, request),
-        lambda: asyncio.to_thread(subject.bench.prompt, PREFILL_TOKENS),
-        ours_first=ours_first,
-    )
+    async with fresh_owners(subject.engine, owner):
+        answer, run = await _in_turn(
+            lambda: ask(subject.engine, request),
+            lambda: asyncio.to_thread(subject.bench.prompt, PREFILL_TOKENS),
+            ours_first=ours_first,
+        )
     if answer.usage.cached_tokens or answer.usage.input_tokens != PREFILL_TOKENS:
         raise EngineFailedError(f"the prompt was not prefilled whole: {answer.usage}")
     ours = (PREFILL_TOKENS, answer.prefill_cpu_s)
@@ -128,14 +149,10 @@ async def measure_prefill(subject: Subject, round_number: int, *, ours_first: bo
 async def measure_together(subject: Subject, round_number: int, *, ours_first: bool) -> list[Pair]:
     """Stream several answers at once; prompts are prefilled whole on both sides."""
     server = _server_of(subject)
+    owners = [f"together-{round_number}-{index}" for index in range(len(subject.together_messages))]
     requests = [
-        request_of(
-            messages,
-            model=subject.model,
-            owner=f"together-{round_number}-{index}",
-            output_tokens=TOGETHER_OUTPUT_TOKENS,
-        )
-        for index, messages in enumerate(subject.together_messages)
+        request_of(messages, model=subject.model, owner=owner, output_tokens=TOGETHER_OUTPUT_TOKENS)
+        for owner, messages in zip(owners, subject.together_messages, strict=True)
     ]
     prompts = [await subject.engine.prompt_tokens(request) for request in requests]
 
@@ -147,7 +164,8 @@ async def measure_together(subject: Subject, round_number: int, *, ours_first: b
             *(server.complete(prompt, output_tokens=TOGETHER_OUTPUT_TOKENS) for prompt in prompts)
         )
 
-    ours, theirs = await _in_turn(ask_engine, ask_server, ours_first=ours_first)
+    async with fresh_owners(subject.engine, *owners):
+        ours, theirs = await _in_turn(ask_engine, ask_server, ours_first=ours_first)
     return [
         _pair(
             subject,
@@ -175,32 +193,51 @@ async def measure_second_turn(subject: Subject, round_number: int, *, ours_first
         closing="Tell this story in two sentences.",
     )
     owner = f"conversation-{round_number}"
-    request = request_of(first, model=subject.model, owner=owner, output_tokens=ANSWER_TOKENS)
-    answered, _ = await _in_turn(
-        lambda: ask(subject.engine, request),
-        lambda: server.chat(wire_messages(first), output_tokens=ANSWER_TOKENS),
-        ours_first=ours_first,
-    )
-    second = next_turn(first, answered.text, "Which word of the story do you like best, and why?")
-    again = request_of(second, model=subject.model, owner=owner, output_tokens=ANSWER_TOKENS)
-    ours, theirs = await _in_turn(
-        lambda: ask(subject.engine, again),
-        lambda: server.chat(wire_messages(second), output_tokens=ANSWER_TOKENS),
-        ours_first=ours_first,
-    )
-    return [
-        _pair(
-            subject,
-            "second_turn",
-            round_number,
-            ours.trace.ttft_s or 0.0,
-            theirs.trace.ttft_s or 0.0,
-            input_tokens=ours.usage.input_tokens,
-            input_tokens_peer=theirs.input_tokens,
-            computed_tokens=ours.usage.input_tokens - ours.usage.cached_tokens,
-            computed_tokens_peer=theirs.input_tokens - theirs.cached_tokens,
+    async with fresh_owners(subject.engine, owner, f"{owner}-beside"):
+        request = request_of(first, model=subject.model, owner=owner, output_tokens=ANSWER_TOKENS)
+        answered, _ = await _in_turn(
+            lambda: ask(subject.engine, request),
+            lambda: server.chat(wire_messages(first), output_tokens=ANSWER_TOKENS),
+            ours_first=ours_first,
         )
-    ]
+        second = next_turn(first, answered.text, "Which word of the story do you like best, and why?")
+        again = request_of(second, model=subject.model, owner=owner, output_tokens=ANSWER_TOKENS)
+        ours, theirs = await _in_turn(
+            lambda: ask(subject.engine, again),
+            lambda: server.chat(wire_messages(second), output_tokens=ANSWER_TOKENS),
+            ours_first=ours_first,
+        )
+        beside = await _decode_beside_kept(subject, round_number, owner=f"{owner}-beside")
+    turn = _pair(
+        subject,
+        "second_turn",
+        round_number,
+        ours.trace.ttft_s or 0.0,
+        theirs.trace.ttft_s or 0.0,
+        input_tokens=ours.usage.input_tokens,
+        input_tokens_peer=theirs.input_tokens,
+        computed_tokens=ours.usage.input_tokens - ours.usage.cached_tokens,
+        computed_tokens_peer=theirs.input_tokens - theirs.cached_tokens,
+    )
+    return [turn, beside]
+
+
+async def _decode_beside_kept(subject: Subject, round_number: int, *, owner: str) -> Pair:
+    """Decode again while the conversation is kept: attention passes over its cells too."""
+    request = request_of(
+        subject.decode_messages, model=subject.model, owner=owner, output_tokens=DECODE_TOKENS + 1
+    )
+    kept_tokens = (await subject.engine.stats()).kept_tokens
+    answer = await ask(subject.engine, request)
+    run = await asyncio.to_thread(subject.bench.generate, DECODE_TOKENS)
+    return _pair(
+        subject,
+        "decode_kept",
+        round_number,
+        answer.decode_rate_worker,
+        run.tokens_per_s,
+        kept_tokens=kept_tokens,
+    )
 
 
 async def measure_restart(subject: Subject, round_number: int) -> list[Pair]:
@@ -231,10 +268,10 @@ async def measure_restart(subject: Subject, round_number: int) -> list[Pair]:
 
 async def measure_delivery(subject: Subject, round_number: int) -> list[Pair]:
     """Ask a dozen short questions; the round's figure is the median way of the first text to the caller."""
-    request = request_of(
-        subject.decode_messages, model=subject.model, owner=f"delivery-{round_number}", output_tokens=4
-    )
-    lags = [(await ask(subject.engine, request)).first_delta_lag_s for _ in range(DELIVERIES)]
+    owner = f"delivery-{round_number}"
+    request = request_of(subject.decode_messages, model=subject.model, owner=owner, output_tokens=4)
+    async with fresh_owners(subject.engine, owner):
+        lags = [(await ask(subject.engine, request)).first_delta_lag_s for _ in range(DELIVERIES)]
     return [
         Pair(
             row="delivery",

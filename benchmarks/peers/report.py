@@ -11,9 +11,9 @@ from benchmarks.noise import reasons_for_doubt
 from benchmarks.peers.comparison import Comparison, compare
 from benchmarks.peers.measurements import (
     CONVERSATION_TOKENS,
+    SHORT_PROMPT_TOKENS,
     TOGETHER,
     TOGETHER_OUTPUT_TOKENS,
-    TOGETHER_PROMPT_TOKENS,
 )
 from benchmarks.peers.run import RunRecord
 from benchmarks.statistics import Summary
@@ -110,7 +110,7 @@ def _method(record: RunRecord) -> list[str]:
         f"Peers: llama.cpp from the same source ({record.programs.flags}) on {libraries}, {openmp}."
     )
     workload = (
-        f"Together: {TOGETHER} sequences, prompts of {TOGETHER_PROMPT_TOKENS} tokens, {TOGETHER_OUTPUT_TOKENS} "
+        f"Together: {TOGETHER} sequences, prompts of {SHORT_PROMPT_TOKENS} tokens, {TOGETHER_OUTPUT_TOKENS} "
         f"tokens each, greedy, llama-server -np {TOGETHER} driven by as many streaming clients with the same "
         f"tokens. Second turn and restart: a conversation of {CONVERSATION_TOKENS} tokens. "
         f"ttft: {FORMULAS['ttft']}."

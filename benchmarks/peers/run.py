@@ -20,13 +20,11 @@ from benchmarks.peers.engine_side import ask
 from benchmarks.peers.llama_bench import LlamaBench
 from benchmarks.peers.llama_server import LlamaServer
 from benchmarks.peers.measurements import (
-    DECODE_TOKENS,
     PREFILL_TOKENS,
     TOGETHER,
-    TOGETHER_OUTPUT_TOKENS,
-    TOGETHER_PROMPT_TOKENS,
     Subject,
     find_long_answers,
+    fresh_owners,
     measure_decode,
     measure_delivery,
     measure_prefill,
@@ -179,19 +177,9 @@ async def _prepare(
         )
         stack.push_async_callback(server.stop)
     prefill = await sized_messages(engine, model=local.id, tokens=PREFILL_TOKENS, seed="prefill")
-    (decode,) = await find_long_answers(
-        engine, model=local.id, count=1, prompt_tokens=TOGETHER_PROMPT_TOKENS, output_tokens=DECODE_TOKENS + 1
-    )
-    together = []
-    if server is not None:
-        together = await find_long_answers(
-            engine,
-            model=local.id,
-            count=TOGETHER,
-            prompt_tokens=TOGETHER_PROMPT_TOKENS,
-            output_tokens=TOGETHER_OUTPUT_TOKENS,
-        )
-    await ask(engine, request_of(prefill, model=local.id, owner="warm-up", output_tokens=2))
+    long_answers = await find_long_answers(engine, model=local.id, count=TOGETHER if server else 1)
+    async with fresh_owners(engine, "warm-up"):
+        await ask(engine, request_of(prefill, model=local.id, owner="warm-up", output_tokens=2))
     idle = await asyncio.to_thread(bench.generate, 1)
     return Subject(
         model=local.id,
@@ -199,9 +187,9 @@ async def _prepare(
         bench=bench,
         stock_bench=dataclasses.replace(bench, openmp={}, timeout_s=STOCK_TIMEOUT_S),
         server=server,
-        decode_messages=decode,
+        decode_messages=long_answers[0],
         prefill_messages=prefill,
-        together_messages=together,
+        together_messages=long_answers,
         idle_cpu_s=idle.cpu_s,
     )
 
