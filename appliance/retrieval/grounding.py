@@ -7,21 +7,23 @@ it stands in another one (the pointer is corrected), `absent` when it stands now
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from appliance.retrieval.alignment import SUPPORT_THRESHOLD, Aligner, Alignment
+from appliance.retrieval.languages import language_of
 from appliance.retrieval.quotes import find_quote
 from appliance.retrieval.records import StoredChunk
 from appliance.retrieval.sentences import sentence_spans
-from appliance.retrieval.terms import Terms
+from appliance.retrieval.terms import Terms, is_near_term, terms_of
 from appliance.retrieval.trace import SearchResult
 
 REFUSAL = "I don't have enough information to answer that."
-# Cosine of the question and the nearest passage, chosen on the first half of XQuAD's paragraphs.
-EVIDENCE_THRESHOLD = 0.35
+# Chosen on the first half of XQuAD's paragraphs, so that 95 of 100 answerable questions are answered.
+EVIDENCE_THRESHOLD = 0.4
 
 Verdict = Literal["verified", "near", "wrong_source", "absent"]
 
@@ -95,7 +97,7 @@ class Evidence:
     """Whether a search brought enough to answer from, and what it brought."""
 
     is_enough: bool
-    best_similarity: float
+    score: float
     looked_at: tuple[LookedAt, ...]
 
     @property
@@ -108,17 +110,43 @@ class Evidence:
 
 
 def weigh_evidence(result: SearchResult, *, threshold: float = EVIDENCE_THRESHOLD) -> Evidence:
-    """Say whether the hits of a search are near enough to the question to answer from them.
+    """Say whether a passage is near enough to the question in meaning and words to answer from it.
 
-    Hits without a vector count by the words they share with the question.
+    Half is the cosine of question and passage, half the weight of the question's terms that the passage has;
+    a passage without a vector counts by its terms alone.
     """
-    looked_at = tuple(
-        LookedAt(source=hit.chunk.source, place=hit.chunk.place, similarity=hit.similarity, score=hit.score)
-        for hit in result.hits
+    language = language_of(" ".join(hit.chunk.text for hit in result.hits), "english")
+    wanted = terms_of(result.trace.question, language)
+    covers = _covers(wanted, [terms_of(hit.chunk.words, language) for hit in result.hits])
+    scores = [
+        cover if hit.similarity is None else (hit.similarity + cover) / 2
+        for hit, cover in zip(result.hits, covers, strict=True)
+    ]
+    best = max(scores, default=0.0)
+    return Evidence(
+        is_enough=bool(scores) and best >= threshold,
+        score=best,
+        looked_at=tuple(
+            LookedAt(
+                source=hit.chunk.source, place=hit.chunk.place, similarity=hit.similarity, score=hit.score
+            )
+            for hit in result.hits
+        ),
     )
-    best = max((hit.similarity for hit in result.hits if hit.similarity is not None), default=0.0)
-    is_enough = best >= threshold or _covers_question(result)
-    return Evidence(is_enough=is_enough, best_similarity=best, looked_at=looked_at)
+
+
+def _covers(wanted: Terms, passages: Sequence[Terms]) -> list[float]:
+    """Return the share of the wanted terms each passage has; terms that few passages have weigh more."""
+    holding = {term: sum(term in one.all for one in passages) for term in wanted.all}
+    weights = {term: math.log(1 + (1 + len(passages)) / (1 + count)) for term, count in holding.items()}
+    total = sum(weights.values())
+    if not total:
+        return [0.0] * len(passages)
+    return [
+        sum(weight for term, weight in weights.items() if term in one.all or is_near_term(term, one.content))
+        / total
+        for one in passages
+    ]
 
 
 def ground_answer(
@@ -204,8 +232,8 @@ def _missing(terms: Terms, alignment: Alignment, aligner: Aligner) -> tuple[str,
     words = {
         word for sentence in aligner.sentences if sentence.passage in cited for word in sentence.terms.content
     }
-    lacking = sorted(terms.numbers - numbers) + sorted(terms.names - words)
-    return tuple(lacking) if alignment.sources else ()
+    names = [name for name in sorted(terms.names - words) if not is_near_term(name, frozenset(words))]
+    return (*sorted(terms.numbers - numbers), *names) if alignment.sources else ()
 
 
 def _citations(
@@ -253,11 +281,3 @@ def _citation(
         start=chunk.start + start,
         end=chunk.start + end,
     )
-
-
-def _covers_question(result: SearchResult) -> bool:
-    without_vector = [hit.chunk.text for hit in result.hits if hit.similarity is None]
-    if not without_vector:
-        return False
-    aligner = Aligner(without_vector)
-    return aligner.align(aligner.terms(result.trace.question)).coverage >= SUPPORT_THRESHOLD

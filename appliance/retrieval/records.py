@@ -14,7 +14,7 @@ Row = tuple[str | int, ...]
 DOCUMENT_COLUMNS = (
     "d.document_id, d.owner, d.collection, d.source, d.name, d.title, d.media_type, d.sha256, d.size_bytes, "
     "d.parser, d.chunker, d.state, d.reason, d.message, d.page_count, d.pages_without_text, d.notices, "
-    "d.character_count"
+    "d.character_count, d.chunk_count"
 )
 CHUNK_COLUMNS = (
     "c.chunk_id, d.document_id, d.owner, d.collection, d.source, d.name, d.title, c.ordinal, c.start, c.end, "

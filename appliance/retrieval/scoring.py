@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 _WORD = re.compile(r"\w+")
+_NO_WORD = re.compile(r"\W+")
+_MOST_PARTS = 400
 _GRAM = 4
 _K1 = 1.2
 _B = 0.75
@@ -18,42 +20,37 @@ _RRF_CONSTANT = 60
 _DENSE_SCRIPT = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 
 
-def word_parts(text: str) -> list[str]:
-    """Return overlapping parts of words, borders marked, so that inflected and compound words meet."""
+def word_parts(query: str) -> list[str]:
+    """Return overlapping parts of words, borders as spaces, so that inflected and compound words meet."""
     parts: list[str] = []
-    for word in _WORD.findall(text.lower()):
+    for word in _WORD.findall(query.lower()):
         if _DENSE_SCRIPT.search(word):
             parts += [word[start : start + 2] for start in range(max(1, len(word) - 1))]
             continue
-        bordered = f"^{word}$"
+        bordered = f" {word} "
         parts += [bordered[start : start + _GRAM] for start in range(max(1, len(bordered) - _GRAM + 1))]
     return parts
 
 
 def parts_scores(query: str, texts: Sequence[str]) -> list[float]:
-    """Score each text by BM25 over word parts, with the frequencies of these texts alone."""
-    wanted = Counter(word_parts(query))
-    counted = [Counter(word_parts(text)) for text in texts]
-    lengths = [counts.total() for counts in counted]
+    """Score each text by BM25 over word parts, with the frequencies of these texts alone.
+
+    Of a long query the first parts count; its words are searched for as a whole by the full text.
+    """
+    wanted = dict(Counter(word_parts(query)).most_common()[:_MOST_PARTS])
+    plain = [f" {_NO_WORD.sub(' ', text.lower())} " for text in texts]
+    lengths = [len(text) - text.count(" ") for text in plain]
     mean_length = max(1.0, sum(lengths) / max(1, len(lengths)))
-    weights = {part: times * _idf(part, counted) for part, times in wanted.items()}
-    return [
-        _bm25(counts, weights, _K1 * (1 - _B + _B * length / mean_length))
-        for counts, length in zip(counted, lengths, strict=True)
-    ]
-
-
-def _idf(part: str, counted: Sequence[Counter[str]]) -> float:
-    holding = sum(part in counts for counts in counted)
-    return math.log(1 + (len(counted) - holding + 0.5) / (holding + 0.5))
-
-
-def _bm25(counts: Counter[str], weights: Mapping[str, float], norm: float) -> float:
-    return sum(
-        weight * counts[part] * (_K1 + 1) / (counts[part] + norm)
-        for part, weight in weights.items()
-        if part in counts
-    )
+    norms = [_K1 * (1 - _B + _B * length / mean_length) for length in lengths]
+    scores = [0.0] * len(texts)
+    for part, times in wanted.items():
+        counts = [text.count(part) for text in plain]
+        holding = len(counts) - counts.count(0)
+        weight = times * math.log(1 + (len(counts) - holding + 0.5) / (holding + 0.5)) * (_K1 + 1)
+        for place, count in enumerate(counts):
+            if count:
+                scores[place] += weight * count / (count + norms[place])
+    return scores
 
 
 def share_of_best(scores: Mapping[int, float]) -> dict[int, float]:

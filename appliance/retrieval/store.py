@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from appliance.storage.database import Database
 
 _PARAMETERS_AT_ONCE = 900
+_SUMS = "COUNT(*), COALESCE(SUM(d.state = 'failed'), 0), COALESCE(SUM(d.chunk_count), 0)"
 _INSERTED = (
     "document_id, owner, collection, source, name, title, media_type, sha256, size_bytes, parser, chunker, "
-    "state, reason, message, page_count, pages_without_text, notices, character_count, parsed"
+    "state, reason, message, page_count, pages_without_text, notices, character_count, "
+    "chunk_count, parsed"
 )
 
 
@@ -71,7 +73,7 @@ class DocumentStore:
                  document.media_type, document.sha256, document.size_bytes, document.parser, chunker, "ready",
                  "", "", document.page_count, json.dumps(document.pages_without_text),
                  json.dumps([notice.message for notice in document.notices]), len(document.text),
-                 _packed(document)),
+                 len(chunks), _packed(document)),
             )  # fmt: skip
             _insert_chunks(connection, row_id, document, chunks)
 
@@ -89,7 +91,10 @@ class DocumentStore:
                 "INSERT INTO removed_chunks SELECT chunk_id FROM chunks WHERE document = ?", (row[0],)
             )
             connection.execute("DELETE FROM chunks WHERE document = ?", (row[0],))
-            connection.execute("UPDATE documents SET chunker = ? WHERE id = ?", (chunker, row[0]))
+            connection.execute(
+                "UPDATE documents SET chunker = ?, chunk_count = ? WHERE id = ?",
+                (chunker, len(chunks), row[0]),
+            )
             _insert_chunks(connection, row[0], document, chunks)
 
     def put_failure(
@@ -119,7 +124,7 @@ class DocumentStore:
             _insert_document(
                 connection,
                 (document_id, owner, collection, source, name, "", "", sha256, size_bytes, parser, "",
-                 "failed", reason, message, 0, "[]", "[]", 0, b""),
+                 "failed", reason, message, 0, "[]", "[]", 0, 0, b""),
             )  # fmt: skip
 
     def rename(self, owner: str, document_id: str, source: str, name: str) -> None:
@@ -214,14 +219,10 @@ class DocumentStore:
         """Count documents and chunks, and what the index still lacks."""
         where, values = _scope(owner, collections)
         with self._database.read() as connection:
-            documents, failed = connection.execute(
-                f"SELECT COUNT(*), COALESCE(SUM(state = 'failed'), 0) FROM documents d WHERE {where}",  # noqa: S608
+            documents, failed, chunks = connection.execute(
+                f"SELECT {_SUMS} FROM documents d WHERE {where}",  # noqa: S608
                 values,
             ).fetchone()
-            chunks = connection.execute(
-                f"SELECT COUNT(*) FROM chunks c JOIN documents d ON d.id = c.document WHERE {where}",  # noqa: S608
-                values,
-            ).fetchone()[0]
             words, vectors = self._missing(connection, where, values)
         return Counts(
             documents=documents,
@@ -242,7 +243,7 @@ class DocumentStore:
     ) -> tuple[int, int]:
         counted = [
             connection.execute(
-                f"SELECT COUNT(*) FROM chunks c JOIN documents d ON d.id = c.document "  # noqa: S608
+                f"SELECT COUNT(*) FROM chunks c CROSS JOIN documents d ON d.id = c.document "  # noqa: S608
                 f"WHERE {condition} AND {where}",
                 values,
             ).fetchone()[0]
@@ -358,7 +359,7 @@ class DocumentStore:
     def _chunks_where(self, condition: str, limit: int) -> list[StoredChunk]:
         with self._database.read() as connection:
             rows = connection.execute(
-                f"SELECT {CHUNK_COLUMNS} FROM chunks c JOIN documents d ON d.id = c.document "  # noqa: S608
+                f"SELECT {CHUNK_COLUMNS} FROM chunks c CROSS JOIN documents d ON d.id = c.document "  # noqa: S608
                 f"WHERE {condition} ORDER BY c.chunk_id LIMIT ?",
                 (limit,),
             )
@@ -368,7 +369,6 @@ class DocumentStore:
         with self._database.read() as connection:
             rows = connection.execute(
                 f"SELECT {DOCUMENT_COLUMNS}, "  # noqa: S608
-                "(SELECT COUNT(*) FROM chunks c WHERE c.document = d.id), "
                 "(SELECT COUNT(*) FROM chunks c WHERE c.document = d.id AND c.vector_digest = '') "
                 f"FROM documents d WHERE {where} ORDER BY d.collection, d.source",
                 values,

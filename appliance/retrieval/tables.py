@@ -28,6 +28,7 @@ RETRIEVAL_SCHEMA = Schema(
             pages_without_text TEXT NOT NULL,
             notices TEXT NOT NULL,
             character_count INTEGER NOT NULL,
+            chunk_count INTEGER NOT NULL,
             parsed BLOB NOT NULL,
             UNIQUE (owner, collection, source)
         ) STRICT;

@@ -9,12 +9,11 @@ from appliance.retrieval.languages import is_function_word, stemmed
 
 _TOKEN = re.compile(r"\d[\d.,:/]*\d|\d|[^\W\d_]+")
 _DENSE_SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-_NAME = re.compile(r"\b[A-ZÄÖÜ][\w’'-]+")
 _NUMBER_WORDS = {
     word: value
     for value, words in enumerate(
         (
-            "zero null", "one eins", "two zwei", "three drei", "four vier", "five fünf", "six sechs",
+            "zero null", "", "two zwei", "three drei", "four vier", "five fünf", "six sechs",
             "seven sieben", "eight acht", "nine neun", "ten zehn", "eleven elf", "twelve zwölf",
             "thirteen dreizehn", "fourteen vierzehn", "fifteen fünfzehn", "sixteen sechzehn",
             "seventeen siebzehn", "eighteen achtzehn", "nineteen neunzehn", "twenty zwanzig",
@@ -118,14 +117,10 @@ def _names(sentence: str, language: str) -> frozenset[str]:
     # German writes every noun with a capital, so capitals say nothing there.
     if language == "german":
         return frozenset()
-    first = _NAME.match(sentence.lstrip(" \"'“([*-"))
-    names = {
-        match.group().lower()
-        for match in _NAME.finditer(sentence)
-        if first is None or match.start() != sentence.find(first.group())
-    }
+    words = [token for token in _TOKEN.findall(sentence) if not token[0].isdigit()]
+    names = {word.lower() for word in words[1:] if word[0].isupper() and len(word) > 1}
     return frozenset(
         stemmed(name, language)
         for name in names
-        if not is_function_word(name, language) and name not in _TALK
+        if not is_function_word(name, language) and name not in _TALK and name not in _NUMBER_WORDS
     )

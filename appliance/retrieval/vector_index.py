@@ -48,6 +48,7 @@ class VectorIndex:
         self._digest = digest
         self._dimension = dimension
         self._table: Table | None = None
+        self._is_checked = False
 
     def exists(self) -> bool:
         """Whether the table is there and whole, of whichever embedder."""
@@ -64,6 +65,7 @@ class VectorIndex:
     def rebuild(self) -> None:
         """Begin an empty table for this embedder."""
         self._table = self._store.create(_TABLE, self._schema())
+        self._is_checked = False
 
     def add(self, chunks: Sequence[StoredChunk], vectors: Sequence[Vector]) -> None:
         """Store the vector of each chunk."""
@@ -182,8 +184,9 @@ class VectorIndex:
 
     def _checked(self) -> Table | None:
         table = self._open()
-        if table is not None:
+        if table is not None and not self._is_checked:
             self._check_embedder(table)
+            self._is_checked = True
         return table
 
     def _opened(self) -> Table:
