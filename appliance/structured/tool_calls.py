@@ -13,8 +13,8 @@ from appliance.core.messages import ToolCall
 from appliance.core.requests import JsonSchemaFormat, NamedTool, TextFormat, ToolChoice, ToolSpec
 from appliance.structured.admission import Admitted, admit
 from appliance.structured.grammar import grammar_error
-from appliance.structured.json_text import JsonValue, dump_json
-from appliance.structured.report import KeywordReport, StructuredLimits
+from appliance.structured.json_text import JsonValue, dump_json, scan_json
+from appliance.structured.report import StructuredLimits
 from appliance.structured.validator import validator_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -60,11 +60,12 @@ def admit_tool_calls(
     grammar = _wrap(calls.grammar, markers or CallMarkers(), choice == "auto", allows_several)
     if error := grammar_error(grammar):
         raise SchemaRejectedError(f"the tools cannot be enforced together: {error.splitlines()[0][:200]}")
-    repeats = KeywordReport(
-        pointer="", keyword="tools", status="checked_after", note="each call is read again"
-    )
     return Admitted(
-        format=TextFormat(), grammar=grammar, reports=(*calls.reports, repeats), examples=calls.examples
+        format=TextFormat(),
+        grammar=grammar,
+        reports=calls.reports,
+        examples=calls.examples,
+        names_may_repeat=calls.names_may_repeat,
     )
 
 
@@ -158,14 +159,13 @@ def _wrap(grammar: str, markers: CallMarkers, is_optional: bool, allows_several:
     if is_optional:
         if not markers.opening:
             raise InvalidRequestError("an optional call needs an opening marker", hint="choose required")
-        head = "head[lazy]: /(.|\\n)*/ " + opening
         repeated = "*" if allows_several else "?"
         lines = [
             f"start: call{repeated} tail",
             f"call: head @call {closing}".rstrip(),
-            head,
+            f"head[lazy]: TEXT {opening}",
             "tail: TEXT",
-            "TEXT: /(.|\\n)*/",
+            f"TEXT: /(.|\\n)*/ & ~/(.|\\n)*({_any_of(markers)})(.|\\n)*/",
         ]
     named = {"name": "call", "json_schema": parsed["grammars"][0]["json_schema"]}
     return json.dumps({"grammars": [{"lark_grammar": "\n".join(lines)}, named]}, ensure_ascii=False)
@@ -175,11 +175,19 @@ def _terminal(text: str) -> str:
     return json.dumps(text, ensure_ascii=False) if text else ""
 
 
+def _any_of(markers: CallMarkers) -> str:
+    """A pattern of the marks themselves, so that no text outside a call can hold one."""
+    marks = [mark for mark in (markers.opening.strip(), markers.closing.strip()) if mark]
+    return "|".join(re.escape(mark).replace("/", "\\/") for mark in marks)
+
+
 def _read_call(body: str, tools: Sequence[ToolSpec], call_id: str, text: str) -> ToolCall:
-    try:
-        call: JsonValue = json.loads(body)
-    except ValueError as error:
-        raise MalformedOutputError(f"a tool call is not JSON: {error}", raw_text=text) from None
+    scan = scan_json(body)
+    if not scan.is_complete:
+        raise MalformedOutputError(f"a tool call is not JSON: {body[:100]!r}", raw_text=text)
+    if scan.problems:
+        raise MalformedOutputError(f"a tool call is not valid: {scan.problems[0].message}", raw_text=text)
+    call = scan.value
     name = call.get("name") if isinstance(call, dict) else None
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None or not isinstance(call, dict):
