@@ -15,9 +15,9 @@ from typing import Literal
 from appliance.core.errors import InvalidRequestError
 from appliance.core.ports import Embedder, Vector
 from appliance.core.requests import LOCAL_OWNER
+from appliance.core.untrusted import delimited
 from appliance.memory.codec import storable
 from appliance.memory.turns import Turn
-from appliance.memory.untrusted import delimited
 from appliance.storage.database import Database
 
 FactState = Literal["proposed", "confirmed"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from appliance.core.messages import Conversation, Message, SystemMessage, UserMessage
 from appliance.core.requests import Deadline, GenerateRequest, OutputFormat, SamplingParams, TextFormat
+from appliance.core.untrusted import delimited
 from appliance.memory.short_term import (
     CountTokens,
     HybridMemory,
@@ -21,7 +22,6 @@ from appliance.memory.short_term import (
 )
 from appliance.memory.summaries import Summaries
 from appliance.memory.turns import Chat, Summary, Turn
-from appliance.memory.untrusted import delimited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
