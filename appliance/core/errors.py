@@ -28,6 +28,7 @@ same request may succeed unchanged; `hint` is the next step a user can take.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -93,15 +94,27 @@ class ContextOverflowError(InvalidRequestError):
 
     kind = "context_overflow"
 
-    def __init__(self, *, prompt_tokens: int, context_window: int) -> None:
+    def __init__(
+        self,
+        *,
+        prompt_tokens: int,
+        context_window: int,
+        reserved_tokens: int = 0,
+        never_cut: Mapping[str, int] | None = None,
+    ) -> None:
+        reserved = f", {reserved_tokens} of them kept free for the answer" if reserved_tokens else ""
+        parts = ", ".join(f"{name} {tokens}" for name, tokens in (never_cut or {}).items())
         super().__init__(
-            f"the prompt has {prompt_tokens} tokens, the context window holds {context_window}",
+            f"the prompt has {prompt_tokens} tokens, the context window holds {context_window}{reserved}"
+            + (f"; never cut are: {parts}" if parts else ""),
             hint="shorten the prompt, or load the model with a larger context window",
             prompt_tokens=prompt_tokens,
             context_window=context_window,
+            reserved_tokens=reserved_tokens,
         )
         self.prompt_tokens = prompt_tokens
         self.context_window = context_window
+        self.reserved_tokens = reserved_tokens
 
 
 class SchemaRejectedError(InvalidRequestError):
