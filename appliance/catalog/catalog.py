@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -265,7 +265,14 @@ class Catalog:
         changed = [file for file in manifest.files if not self.store.is_unchanged(file)]
         if changed:
             manifest = self._checked_again(manifest, changed)
-        return self._ready(manifest)
+        return self._ready(self._with_current_card(manifest))
+
+    def _with_current_card(self, manifest: Manifest) -> Manifest:
+        """A card that was corrected since the weights were fetched holds for them too, if it names the same bytes."""
+        card = self.cards.get(manifest.card.id)
+        if card is None or _digests(card.files) != _digests(manifest.files):
+            return manifest
+        return replace(manifest, card=card)
 
     def _checked_again(self, manifest: Manifest, changed: list[StoredFile]) -> Manifest:
         """Hash files whose time or size changed; record the new time when the bytes are the same."""
@@ -363,3 +370,7 @@ def _no_such_file(name: HubName, paths: list[str], *, has_split: bool) -> ModelN
         f"{name.repository} has no file for {name.quantisation or _DEFAULT_QUANTISATION}",
         hint=f"it has {listed}",
     )
+
+
+def _digests(files: Sequence[WeightsFile | StoredFile]) -> dict[str, str]:
+    return {file.name: file.sha256 for file in files}

@@ -49,9 +49,8 @@ def _capabilities(info: GgufInfo) -> frozenset[Capability]:
         return frozenset({"rerank"})
     if info.pooling_type is not None:
         return frozenset({"embed"})
-    found: set[Capability] = {"json_schema", "streaming_usage"}
-    if info.chat_template:
-        found.add("chat")
+    # A base model has no chat template; it continues the plain text of the conversation.
+    found: set[Capability] = {"chat", "json_schema", "streaming_usage"}
     if "tools" in info.chat_template:
         found.add("tools")
     if _reasoning_tags(info.chat_template):

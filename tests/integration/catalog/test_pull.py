@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -288,3 +289,16 @@ def test_two_models_share_a_blob_until_the_last_one_goes(store: ModelStore, tmp_
     assert catalog.local("two").path.is_file()
     assert store.remove(parse_card_name("two:b")).freed_bytes == len(GGUF)
     assert stored_files(store) == []
+
+
+def test_a_corrected_card_holds_for_weights_fetched_before(store: ModelStore, tmp_path: Path) -> None:
+    source = tmp_path / "w.gguf"
+    source.write_bytes(GGUF)
+    catalog = catalog_of(store, one_file(GGUF, f"file:{source}"))
+    old_card = catalog.pull("tiny").model.card
+
+    corrected = replace(old_card, context_window=4096, capabilities=frozenset({"chat", "json_schema"}))
+    other_bytes = replace(corrected, files=(one_file(GGUF + b"x", f"file:{source}"),))
+
+    assert Catalog(store, {"tiny:f32": corrected}).local("tiny").card == corrected
+    assert Catalog(store, {"tiny:f32": other_bytes}).local("tiny").card == old_card
