@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal, assert_never
 
 from appliance.core.errors import ContextOverflowError, InvalidRequestError
@@ -146,10 +147,10 @@ def select_turns(
 
 
 def exchanges_of(branch: Sequence[Turn]) -> list[Exchange]:
-    """Cut a branch into exchanges; notes and forgotten turns have no message."""
+    """Cut a branch into exchanges; notes and forgotten turns have no message and begin none."""
     groups: list[list[Turn]] = []
     for turn in branch:
-        if turn.role == "user" or not groups:
+        if (turn.role == "user" and turn.state != "forgotten") or not groups:
             groups.append([])
         groups[-1].append(turn)
     return [Exchange(turns=tuple(group), messages=tuple(_messages(group))) for group in groups]
@@ -219,7 +220,7 @@ def _messages(turns: list[Turn]) -> list[Message]:
             case AssistantMessage():
                 _add_answer(messages, _without_open_calls(message, turns[position + 1 :]))
             case ToolMessage():
-                if message.call_id in _open_call_ids(messages):
+                if (message.call_id, message.name) in _open_calls(messages):
                     messages.append(message)
             case _:
                 messages.append(message)
@@ -237,20 +238,22 @@ def _add_answer(messages: list[Message], answer: AssistantMessage) -> None:
 
 
 def _without_open_calls(answer: AssistantMessage, later: list[Turn]) -> AssistantMessage:
-    answered = {turn.tool_call_id for turn in later if turn.role == "tool"}
-    if all(call.call_id in answered for call in answer.tool_calls):
+    spoken = [turn for turn in later if turn.role != "note" and turn.state != "forgotten"]
+    results = takewhile(lambda turn: turn.role == "tool", spoken)
+    answered = {(turn.tool_call_id, turn.tool_name) for turn in results}
+    if all((call.call_id, call.name) in answered for call in answer.tool_calls):
         return answer
     return AssistantMessage(text=answer.text)
 
 
-def _open_call_ids(messages: list[Message]) -> set[str]:
-    is_open: set[str] = set()
+def _open_calls(messages: list[Message]) -> set[tuple[str, str]]:
+    is_open: set[tuple[str, str]] = set()
     for message in messages:
         match message:
             case AssistantMessage():
-                is_open = {call.call_id for call in message.tool_calls}
+                is_open = {(call.call_id, call.name) for call in message.tool_calls}
             case ToolMessage():
-                is_open.discard(message.call_id)
+                is_open.discard((message.call_id, message.name))
             case UserMessage():
                 is_open = set()
             case _:

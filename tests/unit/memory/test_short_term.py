@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.core.errors import ContextOverflowError, InvalidRequestError
@@ -196,6 +196,7 @@ def branches(draw: st.DrawFn) -> list[Turn]:
     return [*turns, turn(99, "user", "last question")]
 
 
+@settings(deadline=None)
 @given(branches(), st.sampled_from(POLICIES), st.integers(2, 60))
 def test_any_branch_gives_a_well_formed_prompt_within_the_budget_and_accounts_for_every_turn(
     branch: list[Turn], policy: MemoryPolicy, budget_tokens: int
