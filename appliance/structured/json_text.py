@@ -16,6 +16,7 @@ Path = tuple[str | int, ...]
 ITEM_SEPARATOR: Final = ", "
 KEY_SEPARATOR: Final = ": "
 MAX_NUMBER_CHARACTERS: Final = 400
+MAX_DEPTH: Final = 256
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -28,7 +29,7 @@ class JsonScan:
     """What a text holds: the closed part of its value, where each closed value stands, and what is wrong.
 
     `is_complete` says that one whole value stands there and nothing follows it. `error_at` is the
-    character where the text stops being JSON, or -1. `key_spans` has one entry for each key written,
+    character where the text stops being JSON, or nests too deep, or -1. `key_spans` has one entry for each key written,
     so a duplicate key has more than one.
     """
 
@@ -148,6 +149,8 @@ class _Scanner:
         self.scan.spans[self._child_path()] = (start, self.position)
 
     def _open(self, first: str, start: int) -> None:
+        if len(self.stack) >= MAX_DEPTH:
+            raise _BrokenError(start)
         container: list[JsonValue] | dict[str, JsonValue] = {} if first == "{" else []
         self._attach(container, start)
         path = self._child_path()

@@ -46,7 +46,7 @@ REFUSED: dict[str, tuple[object, str, str]] = {
     "a key twice": ('{"type": "string", "type": "object"}', "", "type"),
     "an old items list": ({"items": [{"type": "string"}]}, "/items", "items"),
     "a draft that is too old": ({"$schema": "http://json-schema.org/draft-03/schema#"}, "/$schema", "$schema"),
-    "half a surrogate pair": ('{"enum": ["\\\\ud800"]}'.replace("\\\\\\\\", "\\\\"), "", ""),
+    "half a surrogate pair": ('{"enum": ["\\ud800"]}', "", ""),
     "too many items": ({"type": "array", "minItems": 10**9}, "/minItems", "minItems"),
     "too long a string": ({"properties": {"a": {"type": "string", "minLength": 10**12}}}, "/properties/a/minLength", "minLength"),
     "too deep": (nested(60), "", ""),

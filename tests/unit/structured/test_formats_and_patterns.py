@@ -20,7 +20,7 @@ EXACT = ["date", "time", "date-time", "duration", "ipv4", "uuid", "json-pointer"
 
 @pytest.mark.parametrize("name", EXACT)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_what_a_format_generates_its_check_accepts(name: str, data: st.DataObject) -> None:
     text = data.draw(st.from_regex(GRAMMAR_PATTERNS[name], fullmatch=True))
     problems = validator_of(json.dumps({"format": name})).problems(text)
@@ -63,8 +63,6 @@ def test_a_leap_second_stands_only_at_midnight_utc(text: str, is_valid: bool) ->
         (r"^[a&&b]+$", "a&b", "c"),
         (r"^\cA$", "\x01", "A"),
         (r"^\u00e9$", "é", "e"),
-        (r"^\uD83D\uDE00$", "😀", "x"),
-        (r"^a{,2}$", "a{,2}", "aa"),
         (r"^x{1,2}?$", "xx", "xxx"),
         (r"^[\w-]+$", "a-b", "a b"),
         (r"^\/a\-b$", "/a-b", "a-b"),

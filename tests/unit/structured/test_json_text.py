@@ -86,5 +86,6 @@ def test_spans_say_where_each_value_stands() -> None:
     assert spans == {"": text, "/a": '[10, "x"]', "/a/0": "10", "/a/1": '"x"', "/b~0~1": "null"}
 
 
-def test_deep_nesting_does_not_exhaust_the_stack() -> None:
-    assert scan_json("[" * 100_000 + "]" * 100_000).is_complete
+def test_nesting_beyond_the_limit_is_no_value_we_read() -> None:
+    assert scan_json("[" * 256 + "]" * 256).is_complete
+    assert scan_json("[" * 100_000).error_at == 256
