@@ -25,7 +25,7 @@ from appliance.core.errors import (
     error_of,
 )
 from appliance.core.events import Completed, Failed, StreamEvent
-from appliance.core.requests import GenerateRequest
+from appliance.core.requests import GenerateRequest, TextFormat
 from appliance.engine import protocol
 from appliance.engine.mailbox import Mailbox
 from appliance.engine.params import EngineInfo, EngineParams, EngineStats
@@ -50,6 +50,9 @@ from appliance.engine.protocol import (
     Tokenize,
     TokensReply,
 )
+from appliance.engine.tool_calls import check_call_arguments
+from appliance.structured.admission import Admitted
+from appliance.structured.requested import admit_request
 
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_LAST_S = 10.0
@@ -113,9 +116,10 @@ class Engine:
         """Answer a request; ends with one `Completed` or `Failed`. Closing the iterator cancels the request."""
         job_id = self._next_id()
         try:
+            admitted = await _admit(request)
             await self.start()
             mailbox = self._mailboxes[job_id] = Mailbox()
-            self._send(Submit(id=job_id, request=request))
+            self._send(Submit(id=job_id, request=request, admitted=admitted))
         except ApplianceError as error:
             self._mailboxes.pop(job_id, None)
             yield Failed(failure=error.to_failure())
@@ -133,6 +137,7 @@ class Engine:
 
     async def prompt_tokens(self, request: GenerateRequest) -> list[int]:
         """Tokens of a request's prompt exactly as it would be prefilled."""
+        await _admit(request)
         return await self._ask_tokens(Count(id=self._next_id(), request=request))
 
     async def count_tokens(self, request: GenerateRequest) -> int:
@@ -347,6 +352,14 @@ class Engine:
                 (self._params.runtime_dir / "workers" / f"{pid}.json").unlink(missing_ok=True)
 
 
+async def _admit(request: GenerateRequest) -> Admitted | None:
+    """Admit here, in a thread: the worker's only thread must not stop for a large schema."""
+    check_call_arguments(request.conversation.messages)
+    if isinstance(request.output, TextFormat) and not request.tools:
+        return None
+    return await asyncio.to_thread(admit_request, request)
+
+
 def _settle(waiter: asyncio.Future[T], outcome: T | ApplianceError) -> None:
     if waiter.done():
         return
@@ -376,7 +389,4 @@ def _worker_environment() -> dict[str, str]:
     )
     environment["GGML_NO_BACKTRACE"] = "1"  # ggml would attach a debugger to itself when it aborts
     environment["HF_HUB_OFFLINE"] = "1"
-    # Threads of OpenMP spin between graph nodes. Without a bound, a core that another program uses makes each of
-    # hundreds of barriers a token wait a whole time slice: a token took 30 times as long on a busy machine.
-    environment.setdefault("GOMP_SPINCOUNT", "10000")
     return environment

@@ -11,7 +11,7 @@ import psutil
 
 from appliance.catalog.gguf import read_gguf
 from appliance.core.errors import ContextOverflowError, InvalidRequestError
-from appliance.core.requests import GenerateRequest, TextFormat
+from appliance.core.requests import GenerateRequest
 from appliance.engine import native
 from appliance.engine.chat_template import ChatTemplate
 from appliance.engine.native import Context, Model
@@ -19,9 +19,11 @@ from appliance.engine.params import EngineInfo, EngineParams
 from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.prefix_store import PrefixStore
 from appliance.engine.prompt_tokens import PromptTokenizer
+from appliance.engine.protocol import Submit
 from appliance.engine.reasoning import find_tags
 from appliance.engine.slots import Emit, Job
-from appliance.structured.admission import admit
+from appliance.engine.tool_calls import CallSplitter, shows_tools, with_tools_told
+from appliance.structured.requested import may_call_tools
 
 
 @dataclass(slots=True)
@@ -39,20 +41,23 @@ class LoadedModel:
 
     def prompt_tokens(self, request: GenerateRequest) -> tuple[list[int], bool]:
         """Render and tokenise a request's prompt; also say whether the template opened the thinking."""
-        pieces = self.template.render(
-            request.conversation.messages, request.tools if request.tool_choice != "none" else ()
-        )
+        messages = request.conversation.messages
+        tools = request.tools if may_call_tools(request) else ()
+        if not shows_tools(self.template.source):
+            messages, tools = with_tools_told(messages, tools), ()
+        pieces = self.template.render(messages, tools)
         tags = self.info.reasoning_tags
         is_open = tags is not None and bool(pieces) and pieces[-1].text.rstrip().endswith(tags[0])
         return self.tokenizer.tokenize(pieces), is_open
 
-    def prepare(self, job_id: int, request: GenerateRequest, emit: Emit, arrived_s: float) -> Job:
+    def prepare(self, command: Submit, emit: Emit, arrived_s: float) -> Job:
         """Turn a request into a job.
 
         Raises:
             ContextOverflowError: the prompt leaves no room for one token of an answer.
             InvalidRequestError: the template refuses the conversation, or the prompt is empty.
         """
+        request = command.request
         prompt, thinking_is_open = self.prompt_tokens(request)
         if not prompt:
             raise InvalidRequestError("the prompt has no tokens")
@@ -60,7 +65,7 @@ class LoadedModel:
         if room < 1:
             raise ContextOverflowError(prompt_tokens=len(prompt), context_window=self.info.context_window)
         return Job(
-            id=job_id,
+            id=command.id,
             request=request,
             prompt=prompt,
             room_tokens=min(room, request.sampling.max_tokens or room),
@@ -68,7 +73,8 @@ class LoadedModel:
             arrived_s=arrived_s,
             thinking_is_open=thinking_is_open,
             reasoning_tags=self.info.reasoning_tags,
-            admitted=None if isinstance(request.output, TextFormat) else admit(request.output),
+            admitted=command.admitted,
+            calls=_call_splitter(request) if may_call_tools(request) else None,
         )
 
 
@@ -126,6 +132,10 @@ def default_threads() -> int:
     physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else physical
     return max(1, min(physical, allowed))
+
+
+def _call_splitter(request: GenerateRequest) -> CallSplitter:
+    return CallSplitter(request.tools, lambda index: f"call_{request.request_id[:24]}_{index}")
 
 
 def _open_store(params: EngineParams) -> PrefixStore | None:

@@ -63,6 +63,11 @@ def system_info() -> str:
     return str(lib.llama_print_system_info().decode("utf-8", "replace")).strip()
 
 
+def can_use_gpu() -> bool:
+    """Whether this build may leave work to a GPU."""
+    return bool(lib.llama_supports_gpu_offload())
+
+
 class Model:
     """Loaded weights and their vocabulary."""
 
@@ -276,6 +281,10 @@ class Context:
         """Run one forward pass: 0 done, 1 no room in the KV cache, 2 aborted, below 0 a fault."""
         batch.raw.n_tokens = batch.count
         return int(lib.llama_decode(self.pointer, batch.raw))
+
+    def use_threads(self, threads: int) -> None:
+        """Set the number of threads of the next passes."""
+        lib.llama_set_n_threads(self.pointer, threads, threads)
 
     def abort(self) -> None:
         """Stop the running forward pass at the next graph node. Any thread may call this."""

@@ -15,6 +15,7 @@ from appliance.core.errors import Failure
 from appliance.core.events import StreamEvent
 from appliance.core.requests import GenerateRequest
 from appliance.engine.params import EngineInfo, EngineParams, EngineStats
+from appliance.structured.admission import Admitted
 
 FRAME_LIMIT_BYTES = 256 << 20
 HEADER = struct.Struct(">I")
@@ -30,10 +31,11 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
-    """Answer a request; events with the same id follow."""
+    """Answer a request; events with the same id follow. `admitted` is what its answer is held to."""
 
     id: int
     request: GenerateRequest
+    admitted: Admitted | None = None
     kind: Literal["submit"] = "submit"
 
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,7 @@ from appliance.engine.params import EngineParams
 from appliance.engine.prefix_cache import PrefixCache, PrefixSource
 from appliance.engine.sampler import Sampler
 from appliance.engine.slots import Job, Slot
+from appliance.engine.threads import ThreadGovernor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,6 +50,7 @@ class Scheduler:
     """Runs requests on one context.
 
     Args:
+        governor: lowers the number of threads while others use the cores; None where passes run on a GPU.
         is_cancelled: tells whether a job was cancelled; asked once a step for each job.
     """
 
@@ -60,6 +62,7 @@ class Scheduler:
         params: EngineParams,
         *,
         can_rewind: bool,
+        governor: ThreadGovernor | None,
         is_cancelled: Callable[[int], bool],
     ) -> None:
         self._context = context
@@ -67,6 +70,7 @@ class Scheduler:
         self._cache = cache
         self._params = params
         self._can_rewind = can_rewind
+        self._governor = governor
         self._is_cancelled = is_cancelled
         self._batch = Batch(params.batch_tokens)
         self._waiting: deque[Job] = deque()
@@ -248,7 +252,7 @@ class Scheduler:
         self._context.clear_abort()
         if any(self._is_cancelled(slot.job.id) for slot in in_batch):
             return _ABORTED
-        outcome = self._context.decode(self._batch)
+        outcome = self._decode_watched()
         while outcome == _NO_ROOM and self._cache.evict_one():
             outcome = self._context.decode(self._batch)
         self.counters.steps += 1
@@ -256,6 +260,20 @@ class Scheduler:
             self._end_for_room(in_batch)
         elif outcome < _DONE or outcome > _ABORTED:
             raise EngineCrashedError(f"llama.cpp failed to evaluate a batch (code {outcome})")
+        return outcome
+
+    def _decode_watched(self) -> int:
+        if self._governor is None:
+            return self._context.decode(self._batch)
+        before_s, processor_before_s = perf_counter(), process_time()
+        outcome = self._context.decode(self._batch)
+        now_s = perf_counter()
+        threads = self._governor.threads
+        wanted = self._governor.observe(
+            now_s=now_s, wall_s=now_s - before_s, processor_s=process_time() - processor_before_s
+        )
+        if wanted != threads:
+            self._context.use_threads(wanted)
         return outcome
 
     def _end_for_room(self, in_batch: list[Slot]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from appliance.core.errors import Failure
+from appliance.core.errors import Failure, MalformedOutputError
 from appliance.core.events import (
     Completed,
     Failed,
@@ -16,6 +16,7 @@ from appliance.core.events import (
     ReasoningDelta,
     StreamEvent,
     TextDelta,
+    ToolCallDelta,
     UsageReported,
 )
 from appliance.core.requests import GenerateRequest
@@ -25,6 +26,7 @@ from appliance.engine.detokenizer import StopFilter, Utf8Stream
 from appliance.engine.native import Vocabulary
 from appliance.engine.reasoning import ReasoningParser
 from appliance.engine.sampler import Sampler
+from appliance.engine.tool_calls import CallSplitter
 from appliance.structured.admission import Admitted
 from appliance.structured.decoder import DecodeOutcome
 
@@ -51,6 +53,7 @@ class Job:
     thinking_is_open: bool = False
     reasoning_tags: tuple[str, str] | None = None
     admitted: Admitted | None = None
+    calls: CallSplitter | None = None
 
 
 @dataclass(slots=True)
@@ -88,6 +91,7 @@ class Slot:
     _stop: StopFilter = field(init=False)
     _reasoning: ReasoningParser | None = None
     _reasoning_budget: int = 0
+    _reported_tokens: int = 0
     _forced: list[int] = field(default_factory=list)
     _tag_tokens: frozenset[int] = frozenset()
 
@@ -136,14 +140,35 @@ class Slot:
         assert self.constrained is not None
         self._note_first_token()
         self._settle(self.constrained, self.constrained.take(rows))
+        written = self.constrained.counts[0]
+        if not self.is_finished and written >= self._reported_tokens + _TOKENS_BETWEEN_REPORTS:
+            self._reported_tokens = written
+            self.job.emit(UsageReported(usage=self.usage()))
 
     def _settle(self, constrained: ConstrainedText, outcome: DecodeOutcome) -> None:
-        if outcome.text:
-            self._send(TextDelta(text=outcome.text))
+        try:
+            self._show_constrained(outcome)
+        except MalformedOutputError as error:
+            self.fail(error.to_failure())
+            return
         if outcome.state == "finished":
-            self.finish(outcome.finish_reason)
+            has_called = self.job.calls is not None and self.job.calls.call_count > 0
+            is_whole = outcome.finish_reason == "stop"
+            self.finish("tool_calls" if has_called and is_whole else outcome.finish_reason)
         elif outcome.state == "failed":
             self.fail(constrained.error(outcome).to_failure())
+
+    def _show_constrained(self, outcome: DecodeOutcome) -> None:
+        calls = self.job.calls
+        if calls is None:
+            if outcome.text:
+                self._send(TextDelta(text=outcome.text))
+            return
+        for event in calls.push(outcome.text):
+            self._send(event)
+        if outcome.state == "finished":
+            for event in calls.flush():
+                self._send(event)
 
     def standing_tokens(self) -> list[int]:
         """Tokens in the KV cache that belong to the answer: what was taken back does not count."""
@@ -231,7 +256,7 @@ class Slot:
         if shown:
             self._send(TextDelta(text=shown))
 
-    def _send(self, event: TextDelta | ReasoningDelta) -> None:
+    def _send(self, event: TextDelta | ReasoningDelta | ToolCallDelta) -> None:
         if self.first_delta_s == 0.0:
             self.first_delta_s = perf_counter()
         self.job.emit(event)

@@ -19,7 +19,7 @@ import psutil
 
 from appliance.core.errors import ApplianceError, EngineCrashedError, InternalError, StorageError
 from appliance.core.events import Failed, PrefillProgress, StreamEvent
-from appliance.engine import protocol
+from appliance.engine import native, protocol
 from appliance.engine.loader import LoadedModel, load
 from appliance.engine.params import EngineParams, EngineStats
 from appliance.engine.protocol import (
@@ -44,6 +44,7 @@ from appliance.engine.protocol import (
     TokensReply,
 )
 from appliance.engine.scheduler import Scheduler
+from appliance.engine.threads import ThreadGovernor
 
 _IDLE_BEFORE_SAVE_S = 2.0
 _SAVE_RETRY_S = 60.0
@@ -100,6 +101,7 @@ class Worker:
             loaded.cache,
             loaded.params,
             can_rewind=loaded.model.can_rewind,
+            governor=None if native.can_use_gpu() else ThreadGovernor(loaded.info.threads),
             is_cancelled=self._cancelled.__contains__,
         )
 
@@ -179,7 +181,7 @@ class Worker:
 
         self._save_after_s = monotonic() + _IDLE_BEFORE_SAVE_S
         try:
-            self._scheduler.submit(self._loaded.prepare(job_id, command.request, emit, arrived_s))
+            self._scheduler.submit(self._loaded.prepare(command, emit, arrived_s))
         except ApplianceError as error:
             emit(Failed(failure=error.to_failure()))
         except Exception as exc:  # noqa: BLE001 one request's fault must not end the others
@@ -190,6 +192,9 @@ class Worker:
             self._connection.collect(self._reply(command))
         except ApplianceError as error:
             self._connection.collect(CommandFailed(id=command.id, failure=error.to_failure()))
+        except Exception as exc:  # noqa: BLE001 one command's fault must not end the requests beside it
+            failure = InternalError(f"the engine failed on a command: {exc!r}").to_failure()
+            self._connection.collect(CommandFailed(id=command.id, failure=failure))
 
     def _reply(self, command: Count | Tokenize | AskStats | SavePrefixes | ForgetOwner) -> Report:
         match command:

@@ -22,8 +22,10 @@ from appliance.core.ports import Clock
 from appliance.core.requests import GenerateRequest
 from appliance.core.usage import Timings
 
-# What the engine holds to today, whatever a card declares of the model.
+# What the engine holds to, whatever a card declares of the model.
 SERVED: frozenset[Capability] = frozenset(("chat", "reasoning", "streaming_usage"))
+# What the engine makes any model do that can chat: code holds the answer to its form, not the model.
+ENFORCED: frozenset[Capability] = frozenset(("json_schema", "tools", "parallel_tools"))
 
 KEPT_NAMES = 256
 SHOWN_LOAD_STEP = 0.01
@@ -288,8 +290,9 @@ def _retrieve(loading: asyncio.Task[object]) -> None:
 
 
 def _capabilities_of(model: ServedModel) -> ProviderCapabilities:
+    enforced = ENFORCED if "chat" in model.capabilities else frozenset()
     return ProviderCapabilities(
-        capabilities=model.capabilities & SERVED,
+        capabilities=(model.capabilities & SERVED) | enforced,
         context_window=model.context_window,
         placement="this_machine",
     )

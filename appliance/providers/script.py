@@ -80,7 +80,7 @@ class ScriptedModel:
     turns: tuple[tuple[Step, ...], ...] = ((EchoQuestion(),),)
     context_window: int = 4096
     capabilities: frozenset[Capability] = field(
-        default_factory=lambda: frozenset(("chat", "reasoning", "tools", "streaming_usage"))
+        default_factory=lambda: frozenset(("chat", "json_schema", "reasoning", "tools", "streaming_usage"))
     )
     load_s: float = 0.0
     prefill_token_s: float = 0.0
