@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal
+
+from typing_extensions import TypeVar
 
 from appliance.core.errors import Failure
 from appliance.core.events import ModelIdentity
 from appliance.core.messages import AssistantMessage
 from appliance.core.usage import FinishReason, Timings, Usage
 
+ValueT = TypeVar("ValueT", default=object)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GenerateSuccess:
-    """An answer. `value` is the validated object when an output format asked for one."""
+class GenerateSuccess(Generic[ValueT]):
+    """An answer. `value` is what an output format asked for: parsed JSON, the checked text of a choice,
+    pattern or grammar, or a validated instance of the type that was given. Free text and tool calls have none.
+    """
 
     message: AssistantMessage
     finish_reason: FinishReason
     usage: Usage
     timings: Timings
     model: ModelIdentity
-    value: object | None = None
+    value: ValueT = None  # type: ignore[assignment]  # without a format, ValueT is object
     kind: Literal["success"] = "success"
 
 

@@ -1,5 +1,5 @@
 """The one door to every model: route, deadlines, and events or a typed result."""
 
-from appliance.gateway.gateway import Gateway
+from appliance.gateway.gateway import FormatCost, Gateway
 
-__all__ = ["Gateway"]
+__all__ = ["FormatCost", "Gateway"]

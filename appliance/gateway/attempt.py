@@ -28,15 +28,27 @@ _log = logging.getLogger(__name__)
 
 
 class Attempt:
-    """Runs a request on a provider. The first-token deadline covers queue, load and prefill."""
+    """Runs a request on a provider. The first-token deadline covers queue, load and prefill.
+
+    Args:
+        started_s: when the caller asked; the total deadline counts from there.
+        asked_s: when this attempt began, if it is not the first.
+    """
 
     def __init__(
-        self, provider: Provider, request: GenerateRequest, clock: Clock, *, started_s: float
+        self,
+        provider: Provider,
+        request: GenerateRequest,
+        clock: Clock,
+        *,
+        started_s: float,
+        asked_s: float | None = None,
     ) -> None:
         self._provider = provider
         self._request = request
         self._clock = clock
         self._started_s = started_s
+        self._asked_s = started_s if asked_s is None else asked_s
         self._first_token_s: float | None = None
         self._waiting_since_s: float | None = None
         self._usage = Usage()
@@ -86,12 +98,14 @@ class Attempt:
 
     def _nearest_deadline(self) -> tuple[Phase, float, float] | None:
         deadline = self._request.deadline
-        elapsed_s = self._clock.now_s() - self._started_s
+        now_s = self._clock.now_s()
+        elapsed_s = now_s - self._started_s
         running: list[tuple[float, float, Phase]] = []
         if deadline.total_s is not None:
             running.append((deadline.total_s - elapsed_s, deadline.total_s, "total"))
         if deadline.first_token_s is not None and self._first_token_s is None:
-            running.append((deadline.first_token_s - elapsed_s, deadline.first_token_s, "first_token"))
+            waited_s = now_s - self._asked_s
+            running.append((deadline.first_token_s - waited_s, deadline.first_token_s, "first_token"))
         if deadline.between_tokens_s is not None and self._first_token_s is not None:
             running.append(
                 (self._gap_left_s(deadline.between_tokens_s), deadline.between_tokens_s, "between_tokens")
@@ -125,8 +139,8 @@ class Attempt:
             self._first_token_s = self._clock.now_s()
 
     def _failed(self, error: ApplianceError) -> Failed:
-        ttft_s = 0.0 if self._first_token_s is None else self._first_token_s - self._started_s
-        timings = Timings(ttft_s=ttft_s, total_s=self._clock.now_s() - self._started_s)
+        ttft_s = 0.0 if self._first_token_s is None else self._first_token_s - self._asked_s
+        timings = Timings(ttft_s=ttft_s, total_s=self._clock.now_s() - self._asked_s)
         return Failed(failure=error.to_failure(), usage=self._usage, timings=timings)
 
     async def _closed(self, source: AsyncGenerator[StreamEvent]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -25,11 +26,20 @@ from appliance.core.events import (
 )
 from appliance.core.messages import AssistantMessage, Conversation, SystemMessage, UserMessage
 from appliance.core.ports import Provider
-from appliance.core.requests import ChoiceFormat, GenerateRequest, SamplingParams
-from appliance.core.results import GenerateResult
+from appliance.core.requests import (
+    ChoiceFormat,
+    GenerateRequest,
+    GrammarFormat,
+    JsonSchemaFormat,
+    OutputFormat,
+    RegexFormat,
+    SamplingParams,
+    ToolSpec,
+)
+from appliance.core.results import GenerateResult, GenerateSuccess
 from appliance.providers.llama_cpp import LlamaCppProvider
 from appliance.providers.local_models import resolver_of
-from appliance.providers.script import Say, ScriptedModel
+from appliance.providers.script import CallTool, Say, ScriptedModel, Step
 from appliance.providers.scripted import ScriptedProvider
 from tests.conftest import MODELS_DIR, STARTER, stored_model
 
@@ -48,6 +58,17 @@ class Subject:
 
     provider: Provider
     model: str
+
+    def playing(self, name: str, *steps: Step) -> Subject:
+        """The same provider with a model that does this; real weights do it because they are held to it."""
+        if not isinstance(self.provider, ScriptedProvider):
+            return self
+        script = ScriptedModel(name=name, turns=(steps,), context_window=CONTEXT_WINDOW)
+        return Subject(provider=ScriptedProvider([script], SystemClock()), model=name)
+
+    def holding(self, output: OutputFormat, text: str) -> Subject:
+        """A model that keeps to a format: a script writes what is allowed, an engine is made to."""
+        return self.playing(output.kind, Say(text=text))
 
     def request(
         self, text: str = "List the numbers from one to fifty in words.", **changes: object
@@ -292,14 +313,53 @@ async def test_an_unknown_model_is_a_typed_failure(subject: Subject) -> None:
         await subject.provider.capabilities("no-such-model:1b")
 
 
-async def test_an_output_format_that_cannot_be_held_is_refused_not_dropped(subject: Subject) -> None:
+FORMATS = [
+    pytest.param(JsonSchemaFormat(schema_json='{"enum": ["日本", 7]}'), ('"日本"', "7"), id="schema"),
+    pytest.param(ChoiceFormat(choices=("yes", "no")), ("yes", "no"), id="choice"),
+    pytest.param(RegexFormat(pattern="[ab]{2}"), ("aa", "ab", "ba", "bb"), id="regex"),
+    pytest.param(GrammarFormat(grammar='start: "да" | "нет"'), ("да", "нет"), id="grammar"),
+]
+
+
+@pytest.mark.parametrize("output, allowed", FORMATS)
+async def test_an_answer_is_held_to_its_output_format(
+    subject: Subject, output: OutputFormat, allowed: tuple[str, ...]
+) -> None:
+    held = subject.holding(output, allowed[0])
+
+    events = await events_of(held, held.request(output=output))
+
+    assert text_of(events) in allowed
+    assert completed_of(events).finish_reason == "stop"
+
+
+async def test_a_required_tool_is_called_with_valid_arguments(subject: Subject) -> None:
+    tool = ToolSpec(
+        name="set_light",
+        description="Switches a light",
+        parameters_json='{"type": "object", "properties": {"on": {"type": "boolean"}}, "required": ["on"]}',
+    )
+    calling = subject.playing("calling", CallTool(name="set_light", arguments_json='{"on": true}'))
+    sampling = SamplingParams(temperature=0.0, max_tokens=80)
+
+    events = await events_of(
+        calling, calling.request(tools=(tool,), tool_choice="required", sampling=sampling)
+    )
+
+    result = result_of(events)
+    assert isinstance(result, GenerateSuccess)
+    assert result.message.tool_calls
+    assert result.message.text == ""
+    for call in result.message.tool_calls:
+        assert call.name == "set_light"
+        assert json.loads(call.arguments_json) in ({"on": True}, {"on": False})
+    assert result.finish_reason in ("tool_calls", "length")
+
+
+async def test_what_every_model_here_is_said_to_hold_to_is_tested_here(subject: Subject) -> None:
     offered = await subject.provider.capabilities(STARTER)
-    assert "json_schema" not in offered.capabilities
 
-    events = await events_of(subject, subject.request(output=ChoiceFormat(choices=("yes", "no"))))
-
-    assert failed_of(events).failure.kind == "invalid_request"
-    assert failed_of(events).failure.details["missing"] == "json_schema"
+    assert offered.capabilities >= {"chat", "json_schema", "tools"}
 
 
 async def test_loading_a_loaded_model_again_changes_nothing(subject: Subject) -> None:
