@@ -1,0 +1,269 @@
+"""Answers questions from documents: search, weigh the evidence, build the prompt, answer, and cite in code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from appliance.context.answers import CitationMode, Coverage, DocumentAnswer
+from appliance.context.assembling import Looked, answered, refused
+from appliance.context.budget import ContextBudget
+from appliance.context.builder import BuiltContext, ContextBuilder
+from appliance.context.citing import CitationList, cite
+from appliance.context.collective import asks_for_all
+from appliance.context.counting import RequestCounter
+from appliance.context.parts import Passage
+from appliance.context.quoting import QuestionEmbedding, choose_sentences
+from appliance.context.wording import (
+    ANSWER_PROSE,
+    ANSWER_QUOTES,
+    PROMPT_ID,
+    PROMPT_VERSION,
+    SYSTEM,
+    question_with,
+)
+from appliance.core.answer import AnswerInProgress
+from appliance.core.errors import InvalidRequestError
+from appliance.core.events import StreamEvent
+from appliance.core.messages import Conversation, Message, SystemMessage, UserMessage
+from appliance.core.requests import LOCAL_OWNER, Deadline, GenerateRequest, GrammarFormat, SamplingParams
+from appliance.core.results import GenerateResult, GenerateSuccess
+from appliance.gateway import Gateway
+from appliance.retrieval.grounding import weigh_evidence
+from appliance.retrieval.library import Library
+from appliance.retrieval.quotes import parse_quoted_answer, quote_grammar
+from appliance.retrieval.records import StoredChunk
+from appliance.retrieval.search import SearchRequest
+from appliance.retrieval.trace import SearchMode, SearchResult
+
+DEFAULT_ANSWER_TOKENS = 256
+_MODEL_QUOTES = 2
+_CODE_QUOTES = 2
+# Collections up to this size are tried as a whole when a question is about all of them.
+_WHOLE_COLLECTION_PASSAGES = 200
+
+OnEvent = Callable[[StreamEvent], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentQuestion:
+    """A question to documents, and how it is to be answered. `history` are earlier turns, oldest first."""
+
+    question: str
+    model: str
+    collections: tuple[str, ...] = ()
+    document_ids: tuple[str, ...] = ()
+    mode: CitationMode = "quotes"
+    search_mode: SearchMode = "hybrid"
+    passages: int = 5
+    system: str = ""
+    history: tuple[Message, ...] = ()
+    sampling: SamplingParams = field(default_factory=lambda: SamplingParams(temperature=0.0))
+    deadline: Deadline = field(default_factory=Deadline)
+    owner: str = LOCAL_OWNER
+
+    @property
+    def answer_tokens(self) -> int:
+        """What is reserved for the answer, and the longest it may become."""
+        return self.sampling.max_tokens or DEFAULT_ANSWER_TOKENS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedQuestion:
+    """A question before the model: what was found and the prompt with its receipt.
+
+    `passages` are the chunks the prompt holds, in its order, and `scores` how well each was found.
+    """
+
+    looked: Looked
+    built: BuiltContext
+    passages: tuple[StoredChunk, ...]
+    scores: tuple[float, ...]
+    mode: CitationMode
+
+
+class DocumentAsker:
+    """Asks one library through one gateway."""
+
+    def __init__(self, gateway: Gateway, library: Library, *, margin_tokens: int = 0) -> None:
+        self._gateway = gateway
+        self._library = library
+        self._margin_tokens = margin_tokens
+        self._counter = RequestCounter(gateway.count_tokens)
+
+    async def prepare(self, asked: DocumentQuestion) -> PreparedQuestion:
+        """Search and build the prompt; no answer is generated.
+
+        Raises:
+            InvalidRequestError: a collection does not exist.
+            ContextOverflowError: the question alone does not fit.
+            ApplianceError: the model or the index cannot be used.
+        """
+        return await self._build(asked, await asyncio.to_thread(self._look, asked))
+
+    async def answer(self, asked: DocumentQuestion, on_event: OnEvent | None = None) -> DocumentAnswer:
+        """Answer, or refuse when the documents hold too little; quotes are verified against the stored text.
+
+        Raises:
+            InvalidRequestError: a collection does not exist.
+            ContextOverflowError: the question alone does not fit.
+            ApplianceError: the model or the index cannot be used. A failure while answering is in the answer.
+        """
+        looked = await asyncio.to_thread(self._look, asked)
+        if not looked.evidence.is_enough:
+            return refused(asked.question, asked.mode, looked)
+        prepared = await self._build(asked, looked)
+        if not prepared.passages:
+            return refused(asked.question, asked.mode, looked, receipt=prepared.built.receipt)
+        result = await self._generate(prepared, on_event)
+        return await asyncio.to_thread(self._assemble, asked, prepared, result)
+
+    def _look(self, asked: DocumentQuestion) -> Looked:
+        known = self._library.store.collections(asked.owner)
+        for name in asked.collections:
+            if name not in known:
+                raise InvalidRequestError(
+                    f"there is no collection {name!r}",
+                    hint=f"there are: {', '.join(known)}" if known else "`appliance add PATH` makes one",
+                )
+        found = self._search(asked)
+        chunks, scores = self._to_read(asked, found)
+        coverage = Coverage(
+            read_passages=0, all_passages=found.trace.searched_chunks, needs_all=asks_for_all(asked.question)
+        )
+        return Looked(
+            found=found,
+            evidence=weigh_evidence(found),
+            chunks=tuple(chunks),
+            scores=tuple(scores),
+            coverage=coverage,
+        )
+
+    async def _build(self, asked: DocumentQuestion, looked: Looked) -> PreparedQuestion:
+        offered = await self._gateway.capabilities(asked.model)
+        can_quote = asked.mode == "quotes" and "json_schema" in offered.capabilities and bool(looked.chunks)
+        mode: CitationMode = "quotes" if can_quote else "after"
+        budget = ContextBudget(
+            context_window=offered.context_window,
+            reserved_tokens=asked.answer_tokens,
+            margin_tokens=self._margin_tokens,
+        )
+        built = await ContextBuilder(self._counter, budget).build(
+            _request(asked, mode), passages=[_passage(chunk) for chunk in looked.chunks]
+        )
+        coverage = replace(looked.coverage, read_passages=len(built.passages))
+        return PreparedQuestion(
+            looked=replace(looked, coverage=coverage),
+            built=built,
+            passages=tuple(looked.chunks[place] for place in built.passages),
+            scores=tuple(looked.scores[place] for place in built.passages),
+            mode=mode,
+        )
+
+    def _search(self, asked: DocumentQuestion) -> SearchResult:
+        return self._library.searcher.search(
+            SearchRequest(
+                question=asked.question,
+                owner=asked.owner,
+                collections=asked.collections,
+                document_ids=asked.document_ids,
+                mode=asked.search_mode,
+                limit=asked.passages,
+            )
+        )
+
+    def _to_read(self, asked: DocumentQuestion, found: SearchResult) -> tuple[list[StoredChunk], list[float]]:
+        """The best passages; for a question about everything all others behind them, while they are few."""
+        chunks = [hit.chunk for hit in found.hits]
+        scores = [hit.score for hit in found.hits]
+        if asks_for_all(asked.question) and found.trace.searched_chunks <= _WHOLE_COLLECTION_PASSAGES:
+            known = {chunk.chunk_id for chunk in chunks}
+            others = [one for one in self._every_chunk(asked) if one.chunk_id not in known]
+            chunks, scores = [*chunks, *others], [*scores, *([0.0] * len(others))]
+        return chunks, scores
+
+    def _every_chunk(self, asked: DocumentQuestion) -> list[StoredChunk]:
+        store = self._library.store
+        return [
+            chunk
+            for record in store.documents(asked.owner, asked.collections)
+            if not asked.document_ids or record.document_id in asked.document_ids
+            for chunk in store.chunks_of(asked.owner, record.document_id)
+        ]
+
+    async def _generate(self, prepared: PreparedQuestion, on_event: OnEvent | None) -> GenerateResult:
+        request = prepared.built.request
+        if prepared.mode == "quotes":
+            texts = [chunk.text for chunk in prepared.passages]
+            grammar = quote_grammar(texts, max_quotes=_MODEL_QUOTES)
+            request = replace(request, output=GrammarFormat(grammar=grammar))
+        answer = AnswerInProgress()
+        async with aclosing(self._gateway.stream(request)) as events:
+            async for event in events:
+                answer.add(event)
+                if on_event is not None:
+                    on_event(event)
+        return answer.result()
+
+    def _assemble(
+        self, asked: DocumentQuestion, prepared: PreparedQuestion, result: GenerateResult
+    ) -> DocumentAnswer:
+        written = result.message.text if isinstance(result, GenerateSuccess) else result.partial.text
+        texts: dict[str, str | None] = {}
+
+        def document_text(document_id: str) -> str | None:
+            if document_id not in texts:
+                document = self._library.store.parsed(asked.owner, document_id)
+                texts[document_id] = None if document is None else document.text
+            return texts[document_id]
+
+        listed = CitationList(prepared.passages, document_text)
+        for quote in choose_sentences(
+            asked.question,
+            prepared.passages,
+            prepared.scores,
+            embedding=self._embedding(),
+            limit=_CODE_QUOTES,
+        ):
+            listed.add_sentence(quote)
+        prose = written
+        if prepared.mode == "quotes":
+            quoted = parse_quoted_answer(written)
+            prose = quoted.answer
+            for passage, words in quoted.quotes:
+                listed.add_model_quote(passage, words)
+        cited = cite(prose, prepared.passages, listed)
+        return answered(
+            asked.question, prepared.mode, prepared.looked, prepared.built.receipt, result, prose, cited
+        )
+
+    def _embedding(self) -> QuestionEmbedding:
+        embedder = self._library.index.embedder
+        return QuestionEmbedding(
+            embed=embedder.embed,
+            embed_query=embedder.embed_query,
+            fits=lambda text: embedder.count_tokens(text) <= embedder.max_input_tokens,
+        )
+
+
+def _request(asked: DocumentQuestion, mode: CitationMode) -> GenerateRequest:
+    instruction = ANSWER_QUOTES if mode == "quotes" else ANSWER_PROSE
+    return GenerateRequest(
+        conversation=Conversation.of(
+            SystemMessage(text=asked.system or SYSTEM),
+            *asked.history,
+            UserMessage(text=question_with(asked.question, instruction)),
+        ),
+        model=asked.model,
+        sampling=replace(asked.sampling, max_tokens=asked.answer_tokens),
+        deadline=asked.deadline,
+        owner=asked.owner,
+        prompt_id=PROMPT_ID,
+        prompt_version=PROMPT_VERSION,
+    )
+
+
+def _passage(chunk: StoredChunk) -> Passage:
+    return Passage(text=chunk.text, source=chunk.name, place=chunk.place)
