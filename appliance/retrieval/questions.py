@@ -1,0 +1,71 @@
+"""Questions made fit for a search: follow-ups told in full, and other wordings of the same question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from appliance.retrieval.search import QueryWriter
+
+# Takes a prompt and returns what a model wrote; the model is the caller's.
+Write = Callable[[str], str]
+
+_LEADING_MARK = re.compile(r"^\s*(?:[-*•]|\d+[.)])?\s*")
+_MOST_TURNS = 6
+_MOST_CHARACTERS_OF_TURN = 1_500
+_LONGEST_QUESTION = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One turn of a conversation."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+def standalone_question(question: str, turns: Sequence[Turn], write: Write) -> str:
+    """Return a follow-up question as it would be asked without the conversation; the question itself when none.
+
+    What the model writes is taken only when it is one usable line; otherwise the question stands, with the
+    user's last question before it, so that its subject is searched for too.
+    """
+    if not turns:
+        return question
+    recent = "\n".join(f"{turn.role}: {_shortened(turn.text)}" for turn in turns[-_MOST_TURNS:])
+    written = write(
+        "Rewrite the last question so that it can be understood without the conversation. Keep its language. "
+        f"Answer with the question only.\n\nConversation:\n{recent}\n\nLast question: {question}\n\nRewritten:"
+    )
+    line = _first_line(written)
+    if 0 < len(line) <= _LONGEST_QUESTION and not line.lower().startswith(("user:", "assistant:")):
+        return line
+    asked_before = [turn.text for turn in turns if turn.role == "user"]
+    return f"{_shortened(asked_before[-1])} {question}" if asked_before else question
+
+
+def other_wordings(write: Write, *, count: int = 3) -> QueryWriter:
+    """Return a query writer that asks a model for other wordings of a question."""
+
+    def write_queries(question: str) -> list[str]:
+        written = write(
+            f"Write {count} different search queries for the question below, one a line, in its language, "
+            f"with other words than the question has.\n\nQuestion: {question}\n\nQueries:"
+        )
+        lines = [_LEADING_MARK.sub("", line).strip() for line in written.splitlines()]
+        return [line for line in lines if 0 < len(line) <= _LONGEST_QUESTION][:count]
+
+    return write_queries
+
+
+def _first_line(text: str) -> str:
+    lines = [_LEADING_MARK.sub("", line).strip().strip('"') for line in text.splitlines()]
+    return next((line for line in lines if line), "")
+
+
+def _shortened(text: str) -> str:
+    # A prompt of a rewrite needs the subject of a turn, not all of it.
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _MOST_CHARACTERS_OF_TURN else plain[: _MOST_CHARACTERS_OF_TURN - 1] + "…"
