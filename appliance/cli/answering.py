@@ -25,12 +25,14 @@ class ShownAnswer:
     is_interrupted: bool = False
 
 
-async def answer_on_screen(gateway: Gateway, request: GenerateRequest, screen: AnswerScreen) -> ShownAnswer:
+async def answer_on_screen(
+    gateway: Gateway, request: GenerateRequest, screen: AnswerScreen, answer_type: type | None = None
+) -> ShownAnswer:
     """Ask and show. Cancelling this task is the interrupt: it returns, rather than raising."""
     answer = AnswerInProgress()
     stopwatch = Stopwatch()
     try:
-        async with aclosing(gateway.stream(request)) as events:
+        async with aclosing(gateway.stream(request, answer_type)) as events:
             async for event in events:
                 stopwatch.note(event)
                 answer.add(event)

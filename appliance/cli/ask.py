@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -14,25 +14,32 @@ from appliance.cli.answering import ShownAnswer, answer_on_screen
 from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from appliance.cli.generation import GenerationFlags, generation_options, sampling_of, setting_flags
 from appliance.cli.invocation import Invocation
+from appliance.cli.output_format import AskedForm, FormatFlags, form_of, format_options
 from appliance.cli.screen import AnswerScreen
 from appliance.cli.stats import stats_line
 from appliance.core.errors import InvalidRequestError, error_of
 from appliance.core.events import ModelIdentity
 from appliance.core.messages import Conversation, SystemMessage, UserMessage
-from appliance.core.requests import GenerateRequest
+from appliance.core.requests import GenerateRequest, JsonSchemaFormat, OutputFormat, TextFormat
 from appliance.core.results import GenerateFailure, GenerateSuccess
 
 if TYPE_CHECKING:
     from appliance.config import Settings
+    from appliance.gateway import FormatCost
+
+
+class AskFlags(GenerationFlags, FormatFlags):
+    """Every option of `ask` that the request is made of."""
 
 
 @click.command("ask")
 @click.argument("words", nargs=-1, metavar="[QUESTION]")
 @generation_options
+@format_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when the answer has ended.")
 @click.pass_obj
 def ask_command(
-    invocation: Invocation, *, words: tuple[str, ...], as_json: bool, **flags: Unpack[GenerationFlags]
+    invocation: Invocation, *, words: tuple[str, ...], as_json: bool, **flags: Unpack[AskFlags]
 ) -> int:
     """Answer one question and leave.
 
@@ -43,35 +50,52 @@ def ask_command(
     appliance ask "why is the sky blue?"
     cat report.txt | appliance ask "summarise this in one sentence"
 
+    \b
+    appliance ask "who wrote Emma?" --schema "name, born int?"
+    appliance ask "is this spam? ..." --choice yes,no
+
+    With --schema, --choice, --regex or --grammar the answer cannot have another form; what cannot be
+    enforced is refused before the model runs. --schema module:Class takes a Pydantic model of the current
+    folder: it runs that module's code, lets its validators judge the answer, and prints the answer once it
+    is valid. An answer that breaks its rules is written once more, told what is wrong.
+
     Ctrl+C stops the answer and keeps what was written. Exit codes: 0 answered, 1 failed, 2 wrong usage,
     130 interrupted.
     """
     question = _question(" ".join(words))
     settings = invocation.settings(setting_flags(flags))
-    request = _request(question, settings, flags)
+    form = form_of(flags)
+    request = replace(_request(question, settings, flags), output=form.output)
     screen = AnswerScreen(shows_text=not as_json, shows_reasoning=flags["shows_reasoning"])
-    shown = asyncio.run(_ask(settings, request, screen))
+    shown, cost = asyncio.run(_ask(settings, request, form, screen))
     if as_json:
-        click.echo(_json_text(_as_json(shown, request.model)))
+        click.echo(_json_text(_as_json(shown, request, cost)))
     if flags["shows_stats"]:
         screen.note(stats_line(shown))
-    return _close(shown, screen, reports_failure=not as_json)
+    is_free = isinstance(request.output, TextFormat)
+    return _close(shown, screen, is_free=is_free, reports_failure=not as_json)
 
 
-async def _ask(settings: Settings, request: GenerateRequest, screen: AnswerScreen) -> ShownAnswer:
+async def _ask(
+    settings: Settings, request: GenerateRequest, form: AskedForm, screen: AnswerScreen
+) -> tuple[ShownAnswer, FormatCost | None]:
     from appliance.app import build_appliance
 
     async with build_appliance(settings) as appliance:
-        return await answer_on_screen(appliance.gateway, request, screen)
+        shown = await answer_on_screen(appliance.gateway, request, screen, form.answer_type)
+        if not isinstance(shown.result, GenerateSuccess):
+            return shown, None
+        return shown, await appliance.gateway.count_format(request)
 
 
-def _close(shown: ShownAnswer, screen: AnswerScreen, *, reports_failure: bool) -> int:
+def _close(shown: ShownAnswer, screen: AnswerScreen, *, is_free: bool, reports_failure: bool) -> int:
     if shown.is_interrupted:
         screen.note("interrupted")
         return EXIT_INTERRUPTED
     match shown.result:
         case GenerateSuccess(finish_reason="length", usage=usage):
-            screen.note(f"note: the answer was cut after {usage.output_tokens} tokens; {_LENGTH_HINT}")
+            ending = "cut" if is_free else "closed early"
+            screen.note(f"note: the answer was {ending} after {usage.output_tokens} tokens; {_LENGTH_HINT}")
             return EXIT_OK
         case GenerateSuccess():
             return EXIT_OK
@@ -124,16 +148,26 @@ def _json_text(values: dict[str, object]) -> str:
     return json.dumps(values, ensure_ascii=sys.stdout.isatty())
 
 
-def _as_json(shown: ShownAnswer, model: str) -> dict[str, object]:
+def _value_of(text: str, output: OutputFormat) -> object:
+    """What a program wants of a valid answer; free text has none."""
+    if isinstance(output, TextFormat):
+        return None
+    value: object = json.loads(text) if isinstance(output, JsonSchemaFormat) else text
+    return value
+
+
+def _as_json(shown: ShownAnswer, request: GenerateRequest, cost: FormatCost | None) -> dict[str, object]:
     result = shown.result
     tpot_s = result.timings.tpot_s(result.usage.output_tokens)
     numbers = {
         "usage": None if shown.is_interrupted else asdict(result.usage),
         "timings": {**asdict(result.timings), "tpot_s": tpot_s},
+        "format_in_prompt": None if cost is None else asdict(cost),
     }
     if isinstance(result, GenerateSuccess):
         return {
             "text": result.message.text,
+            "value": _value_of(result.message.text, request.output),
             "reasoning": result.message.reasoning,
             "finish_reason": result.finish_reason,
             **numbers,
@@ -142,9 +176,10 @@ def _as_json(shown: ShownAnswer, model: str) -> dict[str, object]:
         }
     return {
         "text": result.partial.text,
+        "value": None,
         "reasoning": result.partial.reasoning,
         "finish_reason": "cancelled" if result.failure.kind == "cancelled" else "error",
         **numbers,
-        "model": asdict(ModelIdentity(provider="", name=model)),
+        "model": asdict(ModelIdentity(provider="", name=request.model)),
         "failure": asdict(result.failure),
     }

@@ -42,6 +42,7 @@ class CommandEntry:
 COMMANDS: dict[str, CommandEntry] = {
     "ask": CommandEntry("Talk", "appliance.cli.ask", "Answer one question and leave."),
     "chat": CommandEntry("Talk", "appliance.cli.chat", "Talk with a model, line by line."),
+    "schema": CommandEntry("Talk", "appliance.cli.schema", "Say what is enforced of a schema."),
     "chats": CommandEntry("Memory", "appliance.cli.chats", "List, search, export and import conversations."),
     "forget": CommandEntry("Memory", "appliance.cli.forget", "Remove something for good, with a receipt."),
     "pull": CommandEntry("Models", "appliance.cli.models", "Fetch a model and check it."),
@@ -161,7 +162,7 @@ def _exit_code(command: Callable[[], object], *, is_debug: bool) -> int:
         # click exits by itself for a broken pipe, with 1, and for shell completion, with 0.
         return EXIT_BROKEN_PIPE if exc.code else EXIT_OK
     except ApplianceError as exc:
-        _report(exc.message, exc.hint, is_debug=is_debug)
+        _report(_place_of(exc) + exc.message, exc.hint, is_debug=is_debug)
         return EXIT_USAGE if isinstance(exc, ConfigError) else EXIT_FAILURE
     except OSError as exc:
         return _code_of_os_error(exc, is_debug=is_debug)
@@ -169,6 +170,17 @@ def _exit_code(command: Callable[[], object], *, is_debug: bool) -> int:
         _report(f"{type(exc).__name__}: {exc}", _BUG_HINT, is_debug=is_debug)
         return EXIT_FAILURE
     return outcome if isinstance(outcome, int) else EXIT_OK
+
+
+def _place_of(error: ApplianceError) -> str:
+    """Say where in a schema it is wrong, when that is known."""
+    pointer, keyword = error.details.get("pointer", ""), error.details.get("keyword", "")
+    if keyword in _OTHER_FORMS or not (pointer or keyword):
+        return ""
+    return f"at {pointer or '/'} ({keyword}): " if keyword else f"at {pointer}: "
+
+
+_OTHER_FORMS = ("choices", "regex", "grammar")
 
 
 _BUG_HINT = "this is a bug of the appliance; run again with `appliance --debug …` to see where"

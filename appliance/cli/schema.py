@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from appliance.cli.output_format import format_of_schema
 from appliance.core.errors import SchemaRejectedError
 from appliance.core.terminal_text import clean_for_terminal
 
@@ -35,12 +36,12 @@ def check_command(schema: str, *, as_json: bool) -> None:
     """Say for each keyword of SCHEMA whether it is enforced, checked after, or refused.
 
     SCHEMA is a file, inline JSON, a Pydantic model as module:Class, or a short form like
-    "name, age int, tags [str]". The exit code is 1 when the schema is refused.
+    "name, age int, tags [str]". module:Class runs that module's code, from the current folder.
+    The exit code is 1 when the schema is refused.
     """
     from appliance.structured.admission import audit
-    from appliance.structured.python_types import format_of_argument
 
-    reports = audit(format_of_argument(schema))
+    reports = audit(format_of_schema(schema))
     refusal = next((report for report in reports if report.status == "refused"), None)
     if as_json:
         rows = [asdict(report) for report in reports]

@@ -64,9 +64,14 @@ def format_of_argument(argument: str) -> JsonSchemaFormat:
     if path.suffix == ".json" or path.is_file():
         return JsonSchemaFormat(schema_json=read_schema_file(path), name=path.stem)
     if _REFERENCE.fullmatch(text):
-        model = load_model(text)
-        return JsonSchemaFormat(schema_json=json.dumps(model.model_json_schema()), name=model.__name__)
+        return _schema_of_model(load_model(text))
     return JsonSchemaFormat(schema_json=json.dumps(short_form_schema(text)))
+
+
+def is_model_reference(argument: str) -> bool:
+    """Whether an argument is taken as `module:Class`."""
+    text = argument.strip()
+    return bool(_REFERENCE.fullmatch(text)) and not Path(text).expanduser().is_file()
 
 
 def read_schema_file(path: Path) -> str:
@@ -104,6 +109,11 @@ def load_model(reference: str) -> type[BaseModel]:
         raise SchemaRejectedError(
             f"{reference} cannot be imported: {error}", hint="write module:Class, in a folder you run from"
         ) from error
+    except Exception as error:  # the user's own code
+        raise SchemaRejectedError(
+            f"{module_name} failed while it was imported: {type(error).__name__}: {error}",
+            hint="run it with python to see where",
+        ) from error
     finally:
         sys.path.pop(0)
     if not (isinstance(found, type) and issubclass(found, BaseModel)):
@@ -111,6 +121,17 @@ def load_model(reference: str) -> type[BaseModel]:
             f"{reference} is no Pydantic model", hint="name a subclass of pydantic.BaseModel"
         )
     return found
+
+
+def _schema_of_model(model: type[BaseModel]) -> JsonSchemaFormat:
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return JsonSchemaFormat(schema_json=json.dumps(model.model_json_schema()), name=model.__name__)
+    except PydanticUserError as error:
+        raise SchemaRejectedError(
+            f"{model.__name__} has no JSON Schema: {error.message}", hint="use fields of types that JSON has"
+        ) from None
 
 
 def _texts_of(terms: object) -> tuple[str, ...]:
