@@ -135,6 +135,8 @@ class Rewriter:
         try:
             if set(constraints) == {"$ref"}:
                 return self._reference(schema, str(constraints["$ref"]), scope)
+            if (only := _only_part(constraints)) is not None:
+                return self._rewrite(only, scope)
             if "enum" in constraints or "const" in constraints:
                 return self._values(schema, constraints, scope)
             return self._composite(schema, constraints, scope)
@@ -418,6 +420,16 @@ class Rewriter:
         self._document.adopt(absent, schema)
         self._document.adopt(present, schema)
         return [absent, present]
+
+
+def _only_part(constraints: JsonObject) -> JsonValue:
+    """Return the one schema that a combination of one stands for."""
+    if len(constraints) == 1:
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            parts = constraints.get(keyword)
+            if isinstance(parts, list) and len(parts) == 1:
+                return parts[0]
+    return None
 
 
 def _alternatives(schema: JsonValue) -> int:
