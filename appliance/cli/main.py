@@ -108,7 +108,7 @@ def _parse_setting_flags(
     cls=LateGroup,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="With no command in a terminal, the chat opens.",
+    epilog="With no command in a terminal, the terminal interface opens.",
 )
 @click.option("--set", "flags", multiple=True, metavar="NAME=VALUE", callback=_parse_setting_flags,
               help="Set any setting for this run; `appliance config` lists them.")  # fmt: skip
@@ -126,9 +126,15 @@ def appliance_command(
 
 def _open_default_screen(ctx: click.Context) -> object:
     if sys.stdin.isatty() and sys.stdout.isatty():
-        from appliance.cli.chat import chat_command
+        if os.environ.get("TERM", "dumb") == "dumb" or not sys.stderr.isatty():
+            from appliance.cli.chat import chat_command
 
-        return ctx.invoke(chat_command)
+            return ctx.invoke(chat_command)
+        from tui.run import open_ui
+
+        invocation = ctx.obj
+        assert isinstance(invocation, Invocation)
+        return open_ui(invocation.settings())
     click.echo("In a terminal this opens a chat with the model; standard input or output is not one here.")
     click.echo('To ask once:           appliance ask "why is the sky blue?"')
     click.echo('With a text piped in:  cat report.txt | appliance ask "summarise this"')

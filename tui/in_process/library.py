@@ -1,0 +1,199 @@
+"""The library of the terminal interface: collections, documents, search with scores."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
+
+from appliance.config import Settings
+from appliance.core.requests import LOCAL_OWNER
+from tui.in_process.streaming import Report, reported
+from tui.session import DocumentRow, PassageRow, SearchView, WorkEvent, WorkLine, WorkProgress
+
+if TYPE_CHECKING:
+    from appliance.retrieval.ingest import FileResult
+    from appliance.retrieval.library import Library
+    from appliance.retrieval.records import DocumentRecord
+    from appliance.retrieval.search import SearchRequest
+    from appliance.retrieval.trace import CandidateTrace, SearchHit
+
+_LIMIT = 12
+_SHOWN_CUT = 12
+
+
+class LibraryOfDocuments:
+    """`LibraryPort` over the library of the data folder, opened when it is first needed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._library: Library | None = None
+        self._opening = threading.Lock()
+
+    def close(self) -> None:
+        """End parser processes and close the database."""
+        if self._library is not None:
+            self._library.close()
+
+    async def documents(self) -> list[DocumentRow]:
+        """Return every document."""
+        return await asyncio.to_thread(self._documents)
+
+    def add(self, path: str, collection: str) -> AsyncGenerator[WorkEvent, None]:
+        """Bring in a file or a folder, then fill its vectors."""
+        return reported(lambda report, stop: self._add(path, collection, report, stop))
+
+    async def remove(self, document_id: str) -> str:
+        """Remove a document for good; say what was checked."""
+        return await asyncio.to_thread(self._remove, document_id)
+
+    async def search(self, question: str) -> SearchView:
+        """Search by words and meaning."""
+        from appliance.retrieval.search import SearchRequest
+
+        return await asyncio.to_thread(
+            self._search, SearchRequest(question=question, owner=LOCAL_OWNER, limit=_LIMIT)
+        )
+
+    async def text_of(self, document_id: str) -> str:
+        """Return a document's text."""
+        return await asyncio.to_thread(self._text_of, document_id)
+
+    def _open(self) -> Library:
+        from appliance.catalog.catalog import Catalog
+        from appliance.catalog.store import ModelStore
+        from appliance.retrieval.library import Library
+
+        with self._opening:
+            if self._library is None:
+                embedder = Catalog(ModelStore(self._settings.models_dir)).local(self._settings.embedder)
+                library = Library.open(
+                    self._settings.data_dir,
+                    embedder.path,
+                    index_uri=self._settings.index_uri,
+                    language=self._settings.text_language,
+                )
+                try:
+                    library.check()
+                except BaseException:
+                    library.close()
+                    raise
+                self._library = library
+            return self._library
+
+    def _documents(self) -> list[DocumentRow]:
+        return [_document_row(record) for record in self._open().store.documents(LOCAL_OWNER)]
+
+    def _add(self, path: str, collection: str, report: Report, stop: threading.Event) -> None:
+        from appliance.retrieval.files import find_files
+
+        library = self._open()
+        outcome = library.ingestion.add(
+            find_files([path]),
+            owner=LOCAL_OWNER,
+            collection=collection,
+            listener=_Listener(report),
+            should_stop=stop.is_set,
+        )
+        report(WorkLine(text=f"{len(outcome.results)} files looked at, {outcome.count('failed')} failed"))
+
+        def on_vectors(done: int, total: int) -> None:
+            report(WorkProgress(what="filling vectors", done=done, total=total, unit="vectors"))
+
+        library.fill_vectors(on_vectors, should_stop=stop.is_set)
+
+    def _remove(self, document_id: str) -> str:
+        library = self._open()
+        removal = library.remove(LOCAL_OWNER, library.select(LOCAL_OWNER, [document_id]))
+        names = ", ".join(record.name for record in removal.documents)
+        rest = "; ".join(removal.remains) or "no trace left in table, full text or vectors"
+        return f"removed {names}: {removal.removed_chunks} passages; {rest}"
+
+    def _search(self, request: SearchRequest) -> SearchView:
+        result = self._open().searcher.search(request)
+        trace = result.trace
+        traced = {candidate.chunk_id: candidate for candidate in trace.candidates}
+        cut = [candidate for candidate in trace.candidates if candidate.cut is not None]
+        return SearchView(
+            passages=tuple(_passage(hit, traced.get(hit.chunk.chunk_id)) for hit in result.hits),
+            cut=tuple(_cut_passage(candidate) for candidate in cut[:_SHOWN_CUT]),
+            searched_chunks=trace.searched_chunks,
+            duration_s=trace.duration_s,
+            notes=trace.notes,
+        )
+
+    def _text_of(self, document_id: str) -> str:
+        document = self._open().store.parsed(LOCAL_OWNER, document_id)
+        return document.text if document else ""
+
+
+class _Listener:
+    """Turns what an ingestion says into events."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._files = 0
+
+    def on_wait(self, pid: int) -> None:
+        """Say that another process is adding."""
+        self._report(WorkProgress(what=f"waiting for process {pid}, which is adding too", unit="files"))
+
+    def on_pages(self, source: str, done: int, total: int) -> None:
+        """Say how far a file is."""
+        self._report(WorkProgress(what=f"reading {source}", done=done, total=total, unit="files"))
+
+    def on_file(self, result: FileResult) -> None:
+        """Say what became of a file."""
+        self._files += 1
+        why = f" ({result.reason}: {result.message})" if result.reason else ""
+        bad = result.outcome == "failed"
+        self._report(WorkLine(text=f"{result.outcome} {result.source}{why}", is_bad=bad))
+
+
+def _document_row(record: DocumentRecord) -> DocumentRow:
+    return DocumentRow(
+        document_id=record.document_id,
+        collection=record.collection,
+        name=record.name,
+        source=record.source,
+        is_ready=record.state == "ready",
+        page_count=record.page_count,
+        chunk_count=record.chunk_count,
+        missing_vectors=record.missing_vectors,
+        problem=_problem(record),
+    )
+
+
+def _problem(record: DocumentRecord) -> str:
+    if record.reason:
+        return f"{record.reason}: {record.message}"
+    parts = list(record.notices)
+    if record.pages_without_text:
+        parts.append(f"{len(record.pages_without_text)} pages have no text")
+    return "; ".join(parts)
+
+
+def _passage(hit: SearchHit, trace: CandidateTrace | None) -> PassageRow:
+    return PassageRow(
+        name=hit.chunk.name,
+        place=hit.chunk.place,
+        text=hit.chunk.text,
+        score=hit.score,
+        similarity=hit.similarity,
+        dense_rank=trace.dense_rank if trace else 0,
+        text_rank=trace.text_rank if trace else 0,
+    )
+
+
+def _cut_passage(candidate: CandidateTrace) -> PassageRow:
+    return PassageRow(
+        name=candidate.source,
+        place=candidate.place,
+        text="",
+        score=candidate.fused_score,
+        similarity=candidate.dense_score,
+        dense_rank=candidate.dense_rank,
+        text_rank=candidate.text_rank,
+        cut=candidate.cut or "",
+    )

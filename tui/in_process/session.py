@@ -1,0 +1,181 @@
+"""The appliance in this process, as the session the screens talk to."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from appliance.app import Appliance, build_appliance
+from appliance.config import Settings
+from appliance.core.errors import InvalidRequestError
+from appliance.core.requests import SamplingParams
+from appliance.memory.conversations import Conversations
+from appliance.memory.schema import CONVERSATIONS, FACTS
+from appliance.storage.database import STORE_FILE, Database
+from tui.in_process.chats import AnswerChoice, StoredChats
+from tui.in_process.library import LibraryOfDocuments
+from tui.in_process.models import CatalogueOfModels
+from tui.session import SettingRow
+
+_KEPT_HISTORY = 1000
+_LOG_TAIL_BYTES = 60_000
+_WHOLE_NUMBERS = ("top_k", "penalty_last_tokens", "seed", "max_tokens", "reasoning_budget")
+_NUMBERS = ("temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty")
+SETTABLE = (*_NUMBERS, *_WHOLE_NUMBERS)
+
+
+class InProcessSession:
+    """Builds the appliance when opened; closes models, parsers and the database at the end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._choice = AnswerChoice(model=settings.model, sampling=settings.default_sampling())
+        self._appliance: Appliance | None = None
+        self._database: Database | None = None
+        self._chats: StoredChats | None = None
+        self._models: CatalogueOfModels | None = None
+        self._library = LibraryOfDocuments(settings)
+
+    @property
+    def chats(self) -> StoredChats:
+        """The chats; the session must be open."""
+        assert self._chats is not None
+        return self._chats
+
+    @property
+    def models(self) -> CatalogueOfModels:
+        """The models; the session must be open."""
+        assert self._models is not None
+        return self._models
+
+    @property
+    def library(self) -> LibraryOfDocuments:
+        """The documents."""
+        return self._library
+
+    @property
+    def model(self) -> str:
+        """The model that answers."""
+        return self._choice.model
+
+    @model.setter
+    def model(self, name: str) -> None:
+        self._choice.model = name
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """How tokens are chosen."""
+        return self._choice.sampling
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether every connection to another machine is forbidden."""
+        return self._settings.offline
+
+    def set_sampling(self, name: str, text: str) -> str:
+        """Change one sampling value; `none` clears it. Returns the value as it is now."""
+        if name not in SETTABLE:
+            raise InvalidRequestError(f"there is no value {name!r}", hint="there are " + ", ".join(SETTABLE))
+        self._choice.sampling = _changed(self._choice.sampling, name, text)
+        return f"{name} {getattr(self._choice.sampling, name)}"
+
+    async def open(self) -> None:
+        """Open the store and wire the appliance. Nothing is loaded yet."""
+        path = self._settings.data_dir / STORE_FILE
+        self._settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._database = await asyncio.to_thread(Database, path, [CONVERSATIONS, FACTS])
+        self._appliance = build_appliance(self._settings)
+        conversations = Conversations(self._database)
+        self._chats = StoredChats(conversations, self._appliance.gateway, self._choice)
+        self._models = CatalogueOfModels(self._settings, self._appliance.gateway)
+
+    async def close(self) -> None:
+        """Unload models, end parsers and close the store."""
+        if self._appliance is not None:
+            await self._appliance.gateway.close()
+        await asyncio.to_thread(self._library.close)
+        if self._database is not None:
+            await asyncio.to_thread(self._database.close)
+
+    async def check_model(self, name: str) -> None:
+        """Raise ModelNotFoundError for a name nobody knows."""
+        assert self._appliance is not None
+        await self._appliance.gateway.capabilities(name)
+
+    async def context_window(self) -> int:
+        """Return the window of the model that answers."""
+        assert self._appliance is not None
+        return (await self._appliance.gateway.capabilities(self._choice.model)).context_window
+
+    def settings_rows(self) -> Sequence[SettingRow]:
+        """Return every setting with its source."""
+        return [
+            SettingRow(
+                name=setting.name,
+                value=str(setting.value).lower() if isinstance(setting.value, bool) else str(setting.value),
+                origin=setting.origin,
+                description=setting.description,
+            )
+            for setting in self._settings.resolved
+        ]
+
+    def read_history(self) -> list[str]:
+        """Return what was asked before, oldest first; lines that cannot be read are left out."""
+        try:
+            lines = self._history_path().read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return []
+        return [text for line in lines[-_KEPT_HISTORY:] if (text := _from_json(line))]
+
+    def add_history(self, text: str) -> None:
+        """Remember a question. A disk that takes nothing costs the history, not the question."""
+        path = self._history_path()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(text) + "\n")
+            path.chmod(0o600)
+        except OSError:
+            return
+
+    def log_lines(self) -> list[str]:
+        """Return the ends of the logs of this appliance, by file."""
+        lines: list[str] = []
+        for path in sorted((self._settings.state_dir / "logs").glob("*.log")):
+            lines += [f"── {path.name}", *_tail(path)]
+        return lines
+
+    def _history_path(self) -> Path:
+        return self._settings.state_dir / "ui_history.jsonl"
+
+
+def _tail(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
+            return file.read().decode("utf-8", "replace").splitlines()
+    except OSError as exc:
+        return [f"cannot be read: {exc.strerror}"]
+
+
+def _from_json(line: str) -> str:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return ""
+    return value if isinstance(value, str) else ""
+
+
+def _changed(sampling: SamplingParams, name: str, text: str) -> SamplingParams:
+    try:
+        value: float | None = int(text) if name in _WHOLE_NUMBERS else float(text)
+    except ValueError as exc:
+        if text.lower() != "none" or name not in ("seed", "max_tokens", "reasoning_budget"):
+            raise InvalidRequestError(f"{name} takes a number, not {text!r}") from exc
+        value = None
+    # The field is chosen by name here, which no type can follow; SETTABLE bounds the names.
+    changes: dict[str, float | None] = {name: value}
+    return dataclasses.replace(sampling, **changes)  # type: ignore[arg-type]

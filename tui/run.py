@@ -1,0 +1,137 @@
+"""Opens the interface over an appliance in this process, whose parts are imported after the first paint."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from appliance.config import Settings
+from appliance.core.requests import SamplingParams
+from tui.app import ApplianceUI
+from tui.session import ChatPort, LibraryPort, ModelPort, SettingRow
+
+if TYPE_CHECKING:
+    from tui.in_process.session import InProcessSession
+
+# Mouse reports, bracketed paste, the kitty keyboard, the alternate screen and the hidden cursor, all off.
+RESTORE = (
+    "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l\x1b[?2004l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[0m"
+)
+
+
+def open_ui(settings: Settings) -> int:
+    """Run the interface until the user leaves; return the exit code."""
+    app = ApplianceUI(LateSession(settings), copy_folder=settings.state_dir)
+    try:
+        app.run()
+    except BaseException:
+        restore_terminal()
+        raise
+    if app.failure is not None:
+        restore_terminal()
+        raise app.failure
+    return app.return_code or 0
+
+
+def restore_terminal() -> None:
+    """Undo what the interface asked of the terminal, in case it could not itself."""
+    with suppress(OSError, ValueError):
+        if sys.__stdout__ is not None:
+            sys.__stdout__.write(RESTORE)
+            sys.__stdout__.flush()
+
+
+class LateSession:
+    """The in-process session, imported and built when it is opened."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._model = settings.model
+        self._real: InProcessSession | None = None
+
+    @property
+    def chats(self) -> ChatPort:
+        """The chats."""
+        return self._opened.chats
+
+    @property
+    def models(self) -> ModelPort:
+        """The models."""
+        return self._opened.models
+
+    @property
+    def library(self) -> LibraryPort:
+        """The documents."""
+        return self._opened.library
+
+    @property
+    def model(self) -> str:
+        """The model that answers."""
+        return self._real.model if self._real else self._model
+
+    @model.setter
+    def model(self, name: str) -> None:
+        self._opened.model = name
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """How tokens are chosen."""
+        return self._opened.sampling
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether every connection to another machine is forbidden."""
+        return self._settings.offline
+
+    def set_sampling(self, name: str, text: str) -> str:
+        """Change one sampling value."""
+        return self._opened.set_sampling(name, text)
+
+    async def open(self) -> None:
+        """Import the heavy parts in a thread, then open."""
+        import asyncio
+
+        def build() -> InProcessSession:
+            from tui.in_process.session import InProcessSession
+
+            return InProcessSession(self._settings)
+
+        real = await asyncio.to_thread(build)
+        await real.open()
+        self._real = real
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        if self._real is not None:
+            await self._real.close()
+
+    async def check_model(self, name: str) -> None:
+        """Raise ModelNotFoundError for a name nobody knows."""
+        await self._opened.check_model(name)
+
+    async def context_window(self) -> int:
+        """Return the window of the model that answers."""
+        return await self._opened.context_window()
+
+    def settings_rows(self) -> Sequence[SettingRow]:
+        """Return every setting with its source."""
+        return self._opened.settings_rows() if self._real else ()
+
+    def read_history(self) -> list[str]:
+        """Return what was asked before."""
+        return self._opened.read_history()
+
+    def add_history(self, text: str) -> None:
+        """Remember a question."""
+        self._opened.add_history(text)
+
+    def log_lines(self) -> list[str]:
+        """Return the ends of the logs."""
+        return self._real.log_lines() if self._real else []
+
+    @property
+    def _opened(self) -> InProcessSession:
+        assert self._real is not None, "the session is not open yet"
+        return self._real

@@ -1,0 +1,1 @@
+"""Screens: each handles what its widgets and workers post."""

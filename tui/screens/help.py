@@ -1,0 +1,40 @@
+"""The text of the help page: every key and every command."""
+
+from __future__ import annotations
+
+from tui.commands import COMMANDS
+
+KEYS = (
+    ("Everywhere", ""),
+    ("F1", "this help"),
+    ("F2 F3 F4 F5 F6", "chats, library, models, settings, log"),
+    ("Ctrl+P", "every command, to search"),
+    ("Ctrl+N", "new chat"),
+    ("Ctrl+T", "open the meter: the receipt of the last answer"),
+    ("Ctrl+C", "copy what is selected, otherwise stop the answer"),
+    ("Ctrl+Q", "leave"),
+    ("Writing", ""),
+    ("Enter", "send"),
+    ("Ctrl+J, Shift+Enter", "new line (Shift+Enter where the terminal tells it from Enter)"),
+    ("Ctrl+G", "write in $VISUAL or $EDITOR"),
+    ("Up, Down", "what you asked before, from the first and last line"),
+    ("Ctrl+R", "search what you asked before"),
+    ("Tab", "complete a command; otherwise go to the turns"),
+    ("PgUp, PgDn", "scroll the conversation"),
+    ("Ctrl+End", "go to the end and follow the answer"),
+    ("Esc", "stop the answer (what was written is kept), leave an edit"),
+    ("On a turn (Tab goes there)", ""),
+    ("c, y", "copy the turn, copy its last code block"),
+    ("e", "edit the question and send it on a new branch"),
+    ("r", "answer again on a new branch"),
+    ("k", "continue a stopped answer"),
+    ("Left, Right", "the branch beside"),
+    ("t, i", "unfold the thinking, open the receipt"),
+)
+
+
+def help_text() -> str:
+    """Return keys and commands as lines."""
+    lines = [f"\n{key}" if not what else f"  {key:<22}{what}" for key, what in KEYS]
+    commands = [f"  {command.usage:<28}{command.summary}" for command in COMMANDS]
+    return "\n".join([*lines, "", "Commands", *commands])

@@ -1,0 +1,139 @@
+"""One turn of a conversation: who spoke, what, and for an answer how it ended."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+
+from appliance.memory.turns import Branches, Turn
+from tui.clean import shown
+from tui.widgets.plain import Plain, Styled
+
+_LONG_QUESTION_CHARACTERS = 4000
+_STATES = {
+    "stopped": ("stopped", "$text-warning"),
+    "failed": ("failed", "$text-error"),
+    "partial": ("writing", "$text-accent"),
+    "forgotten": ("forgotten", "$text-muted"),
+}
+
+
+class TurnView(Vertical, can_focus=True):
+    """A turn that can be chosen with Tab; its keys act on it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "do('copy')", "Copy"),
+        Binding("y", "do('copy_code')", "Copy code"),
+        Binding("e", "do('edit')", "Edit"),
+        Binding("r", "do('regenerate')", "Again"),
+        Binding("k", "do('continue')", "Continue"),
+        Binding("left", "do('previous_branch')", "Branch", key_display="←→"),
+        Binding("right", "do('next_branch')", "Branch", show=False),
+        Binding("t", "toggle_reasoning", "Thinking", show=False),
+        Binding("i", "do('receipt')", "Receipt"),
+        Binding("up", "app.focus_previous", show=False),
+        Binding("down", "app.focus_next", show=False),
+    ]
+
+    class Wanted(Message):
+        """The user wants something done with a turn."""
+
+        def __init__(self, turn: Turn, action: str) -> None:
+            super().__init__()
+            self.turn = turn
+            self.action = action
+
+    def __init__(self, turn: Turn, branches: Branches | None = None) -> None:
+        super().__init__(classes=f"turn {turn.role}")
+        self.turn = turn
+        self._branches = branches
+        self._is_reasoning_open = False
+
+    def compose(self) -> ComposeResult:
+        yield Plain(classes="turn-head")
+        yield Plain(classes="reasoning")
+        if self.turn.role == "assistant":
+            from tui.widgets.answer_text import AnswerText
+
+            yield AnswerText(shown(self.turn.text))
+        else:
+            yield Plain(_folded_question(self.turn.text), classes="said")
+        yield Plain(classes="failure")
+
+    def on_mount(self) -> None:
+        """Fill in head, reasoning and failure."""
+        self.set_turn(self.turn, self._branches)
+
+    def set_turn(self, turn: Turn, branches: Branches | None = None) -> None:
+        """Take the turn as it is now; its text must be what is shown already."""
+        self.turn = turn
+        self._branches = branches or self._branches
+        self.query_one(".turn-head", Plain).show_parts(self._head())
+        self._show_reasoning(turn.reasoning)
+        failure = turn.answer.failure if turn.answer and turn.state == "failed" else None
+        self.query_one(".failure", Plain).display = failure is not None
+        if failure is not None:
+            hint = f"\n{failure.hint}" if failure.hint else ""
+            self.query_one(".failure", Plain).show(f"{failure.message}{hint}")
+
+    def show_live_reasoning(self, text: str) -> None:
+        """Show thinking while it comes."""
+        self._show_reasoning(text, is_live=True)
+
+    def action_toggle_reasoning(self) -> None:
+        """Fold or unfold the thinking."""
+        self._is_reasoning_open = not self._is_reasoning_open
+        self._show_reasoning(self.turn.reasoning)
+
+    def action_do(self, action: str) -> None:
+        """Pass a wish on."""
+        self.post_message(self.Wanted(self.turn, action))
+
+    def _show_reasoning(self, text: str, *, is_live: bool = False) -> None:
+        view = self.query_one(".reasoning", Plain)
+        view.display = bool(text)
+        if not text:
+            return
+        count = len(text.split())
+        if self._is_reasoning_open:
+            view.show(f"▾ thinking, {count} words (t folds it)\n{text}")
+            return
+        state = "thinking…" if is_live else "thought"
+        view.show(f"▸ {state} {count} words (t unfolds it)")
+
+    def _head(self) -> list[Styled]:
+        turn = self.turn
+        parts: list[Styled] = []
+        match turn.role:
+            case "user":
+                parts.append(("You", "bold $text-accent"))
+            case "assistant":
+                name = turn.answer.model.name if turn.answer and turn.answer.model else "Answer"
+                parts.append((name, "bold $text-primary"))
+            case "tool":
+                parts.append((f"Tool {turn.tool_name}", "bold $text-secondary"))
+            case "note":
+                parts.append(("Note", "bold $text-muted"))
+        if turn.state in _STATES:
+            label, style = _STATES[turn.state]
+            parts += [("  ", ""), (label, style)]
+            if turn.state == "stopped" and turn.text:
+                parts += [(" ", ""), ("· k continues", "$text-muted")]
+        if self._branches and len(self._branches.turn_ids) > 1:
+            place = f"‹ {self._branches.shown + 1}/{len(self._branches.turn_ids)} ›"
+            parts += [("  ", ""), (place, "$text-secondary")]
+        if turn.answer and turn.answer.finish_reason == "length":
+            parts += [("  ", ""), ("cut at the token limit · k continues", "$text-warning")]
+        return parts
+
+
+def _folded_question(text: str) -> str:
+    """Shorten the look of a very long question; all of it was sent, and copying it copies all."""
+    if len(text) <= _LONG_QUESTION_CHARACTERS:
+        return text
+    half = _LONG_QUESTION_CHARACTERS // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half:,} characters not shown here, all were sent …\n{text[-half:]}"
