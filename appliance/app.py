@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from appliance.config import Settings
 from appliance.core.clock import SystemClock
@@ -15,6 +15,10 @@ from appliance.providers.local_models import resolver_of
 from appliance.providers.script import ScriptedModel
 from appliance.providers.script_file import read_script_file
 from appliance.providers.scripted import ScriptedProvider
+
+if TYPE_CHECKING:
+    from appliance.context.asking import DocumentAsker
+    from appliance.retrieval.library import Library
 
 DEMONSTRATION = ScriptedModel(name="scripted:echo")
 
@@ -37,6 +41,12 @@ class Appliance:
         traceback: TracebackType | None,
     ) -> None:
         await self.gateway.close()
+
+    def document_asker(self, library: Library) -> DocumentAsker:
+        """Answer questions from the documents of a library."""
+        from appliance.context.asking import DocumentAsker
+
+        return DocumentAsker(self.gateway, library)
 
 
 def build_appliance(settings: Settings, *, clock: Clock | None = None) -> Appliance:
