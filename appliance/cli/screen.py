@@ -54,7 +54,7 @@ class AnswerScreen:
             case ReasoningDelta():
                 self._show_reasoning(event.text)
             case LoadProgress():
-                self._progress(f"loading the model {event.fraction:4.0%}")
+                self.progress(f"loading the model {event.fraction:4.0%}")
             case PrefillProgress():
                 self._show_prefill(event)
             case Completed() | Failed():
@@ -78,6 +78,13 @@ class AnswerScreen:
         self._notes.write(clean_for_terminal(text) + "\n")
         self._notes.flush()
 
+    def progress(self, text: str) -> None:
+        """Show a line that the next one replaces, where standard error is a terminal."""
+        if self._shows_progress:
+            self._notes.write(_ERASE_LINE + text)
+            self._notes.flush()
+            self._has_progress = True
+
     def clear_progress(self) -> None:
         """Take the progress line away."""
         if self._has_progress:
@@ -97,7 +104,7 @@ class AnswerScreen:
 
     def _show_reasoning(self, text: str) -> None:
         if not self._shows_reasoning:
-            self._progress("thinking …")
+            self.progress("thinking …")
             return
         self.clear_progress()
         self._is_thinking = True
@@ -114,10 +121,4 @@ class AnswerScreen:
         if event.processed_tokens >= event.total_tokens:
             self.clear_progress()
         elif event.total_tokens - event.cached_tokens >= _SHOWN_FROM_TOKENS:
-            self._progress(f"reading {event.processed_tokens} of {event.total_tokens} tokens")
-
-    def _progress(self, text: str) -> None:
-        if self._shows_progress:
-            self._notes.write(_ERASE_LINE + text)
-            self._notes.flush()
-            self._has_progress = True
+            self.progress(f"reading {event.processed_tokens} of {event.total_tokens} tokens")

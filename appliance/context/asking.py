@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from appliance.context.answers import CitationMode, Coverage, DocumentAnswer
 from appliance.context.assembling import Looked, answered, refused
@@ -14,8 +14,9 @@ from appliance.context.builder import BuiltContext, ContextBuilder
 from appliance.context.citing import CitationList, cite
 from appliance.context.collective import asks_for_all
 from appliance.context.counting import RequestCounter
-from appliance.context.parts import Passage
+from appliance.context.question import DocumentQuestion, check_collections, every_chunk, passage_of
 from appliance.context.quoting import QuestionEmbedding, choose_sentences
+from appliance.context.whole import WholeReader
 from appliance.context.wording import (
     ANSWER_PROSE,
     ANSWER_QUOTES,
@@ -25,10 +26,9 @@ from appliance.context.wording import (
     question_with,
 )
 from appliance.core.answer import AnswerInProgress
-from appliance.core.errors import InvalidRequestError
 from appliance.core.events import StreamEvent
-from appliance.core.messages import Conversation, Message, SystemMessage, UserMessage
-from appliance.core.requests import LOCAL_OWNER, Deadline, GenerateRequest, GrammarFormat, SamplingParams
+from appliance.core.messages import Conversation, SystemMessage, UserMessage
+from appliance.core.requests import GenerateRequest, GrammarFormat
 from appliance.core.results import GenerateResult, GenerateSuccess
 from appliance.gateway import Gateway
 from appliance.retrieval.grounding import weigh_evidence
@@ -36,38 +36,14 @@ from appliance.retrieval.library import Library
 from appliance.retrieval.quotes import parse_quoted_answer, quote_grammar
 from appliance.retrieval.records import StoredChunk
 from appliance.retrieval.search import SearchRequest
-from appliance.retrieval.trace import SearchMode, SearchResult
+from appliance.retrieval.trace import SearchResult
 
-DEFAULT_ANSWER_TOKENS = 256
 _MODEL_QUOTES = 2
 _CODE_QUOTES = 2
 # Collections up to this size are tried as a whole when a question is about all of them.
 _WHOLE_COLLECTION_PASSAGES = 200
 
 OnEvent = Callable[[StreamEvent], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentQuestion:
-    """A question to documents, and how it is to be answered. `history` are earlier turns, oldest first."""
-
-    question: str
-    model: str
-    collections: tuple[str, ...] = ()
-    document_ids: tuple[str, ...] = ()
-    mode: CitationMode = "quotes"
-    search_mode: SearchMode = "hybrid"
-    passages: int = 5
-    system: str = ""
-    history: tuple[Message, ...] = ()
-    sampling: SamplingParams = field(default_factory=lambda: SamplingParams(temperature=0.0))
-    deadline: Deadline = field(default_factory=Deadline)
-    owner: str = LOCAL_OWNER
-
-    @property
-    def answer_tokens(self) -> int:
-        """What is reserved for the answer, and the longest it may become."""
-        return self.sampling.max_tokens or DEFAULT_ANSWER_TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,14 +96,12 @@ class DocumentAsker:
         result = await self._generate(prepared, on_event)
         return await asyncio.to_thread(self._assemble, asked, prepared, result)
 
+    def whole_reader(self) -> WholeReader:
+        """Return a reader of every passage, for questions that the best ones cannot answer."""
+        return WholeReader(self._gateway, self._library, self._counter, margin_tokens=self._margin_tokens)
+
     def _look(self, asked: DocumentQuestion) -> Looked:
-        known = self._library.store.collections(asked.owner)
-        for name in asked.collections:
-            if name not in known:
-                raise InvalidRequestError(
-                    f"there is no collection {name!r}",
-                    hint=f"there are: {', '.join(known)}" if known else "`appliance add PATH` makes one",
-                )
+        check_collections(self._library, asked)
         found = self._search(asked)
         chunks, scores = self._to_read(asked, found)
         coverage = Coverage(
@@ -151,7 +125,7 @@ class DocumentAsker:
             margin_tokens=self._margin_tokens,
         )
         built = await ContextBuilder(self._counter, budget).build(
-            _request(asked, mode), passages=[_passage(chunk) for chunk in looked.chunks]
+            _request(asked, mode), passages=[passage_of(chunk) for chunk in looked.chunks]
         )
         coverage = replace(looked.coverage, read_passages=len(built.passages))
         return PreparedQuestion(
@@ -180,18 +154,9 @@ class DocumentAsker:
         scores = [hit.score for hit in found.hits]
         if asks_for_all(asked.question) and found.trace.searched_chunks <= _WHOLE_COLLECTION_PASSAGES:
             known = {chunk.chunk_id for chunk in chunks}
-            others = [one for one in self._every_chunk(asked) if one.chunk_id not in known]
+            others = [one for one in every_chunk(self._library, asked) if one.chunk_id not in known]
             chunks, scores = [*chunks, *others], [*scores, *([0.0] * len(others))]
         return chunks, scores
-
-    def _every_chunk(self, asked: DocumentQuestion) -> list[StoredChunk]:
-        store = self._library.store
-        return [
-            chunk
-            for record in store.documents(asked.owner, asked.collections)
-            if not asked.document_ids or record.document_id in asked.document_ids
-            for chunk in store.chunks_of(asked.owner, record.document_id)
-        ]
 
     async def _generate(self, prepared: PreparedQuestion, on_event: OnEvent | None) -> GenerateResult:
         request = prepared.built.request
@@ -263,7 +228,3 @@ def _request(asked: DocumentQuestion, mode: CitationMode) -> GenerateRequest:
         prompt_id=PROMPT_ID,
         prompt_version=PROMPT_VERSION,
     )
-
-
-def _passage(chunk: StoredChunk) -> Passage:
-    return Passage(text=chunk.text, source=chunk.name, place=chunk.place)

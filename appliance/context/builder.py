@@ -68,8 +68,11 @@ class ContextBuilder:
         passages: Sequence[Passage] = (),
         facts: Sequence[str] = (),
         summary: str = "",
+        keeps_order: bool = False,
     ) -> BuiltContext:
         """Fit a request with passages (best first), remembered facts and the summary of earlier turns.
+
+        The best passages come to stand first and last, unless `keeps_order` says to leave them as given.
 
         Raises:
             ContextOverflowError: system text, tools and the last question alone do not fit.
@@ -83,9 +86,9 @@ class ContextBuilder:
         choices = await self._choices(parts)
         self._share(choices, self._budget.available_tokens - fixed_tokens)
         await self._shorten_what_is_alone(parts, choices)
-        chosen, order = _chosen(parts, choices)
+        chosen, order = _chosen(parts, choices, keeps_order=keeps_order)
         while await self._count(chosen) > self._budget.available_tokens and self._drop_one(choices):
-            chosen, order = _chosen(parts, choices)
+            chosen, order = _chosen(parts, choices, keeps_order=keeps_order)
         return BuiltContext(
             request=chosen.to_request(),
             receipt=await self._receipt(chosen, choices, tool_entries),
@@ -258,10 +261,10 @@ def _first(passages: Sequence[Passage]) -> str:
 
 
 def _chosen(
-    parts: PromptParts, choices: Mapping[CuttableSection, SectionChoice]
+    parts: PromptParts, choices: Mapping[CuttableSection, SectionChoice], *, keeps_order: bool
 ) -> tuple[PromptParts, tuple[int, ...]]:
     kept = [place for place, one in enumerate(choices["documents"].candidates) if one.is_in_prompt]
-    order = best_at_the_ends(kept)
+    order = tuple(kept) if keeps_order else best_at_the_ends(kept)
     shortened = {
         place: replace(parts.passages[place], text=choices["documents"].candidates[place].text)
         for place in kept

@@ -1,0 +1,38 @@
+"""The options with which a question goes to documents, shared by `ask` and `context`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypedDict, TypeVar
+
+import click
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+class DocumentFlags(TypedDict):
+    """What the options said."""
+
+    collections: tuple[str, ...]
+    cite: str
+    search_mode: str
+    passages: int
+
+
+_OPTIONS = (
+    click.option("-c", "--collection", "collections", multiple=True, metavar="NAME",
+                 help="Answer from the documents of this collection; may be repeated."),
+    click.option("--cite", type=click.Choice(["quotes", "after"]), default="quotes", show_default=True,
+                 help="With -c: quotes first, or stream prose and align it with the documents after."),
+    click.option("--mode", "search_mode", type=click.Choice(["hybrid", "dense", "text"]), default="hybrid",
+                 show_default=True, help="With -c: search by words and meaning, by meaning, or by words."),
+    click.option("-k", "--passages", type=click.IntRange(1, 1000), default=5, show_default=True,
+                 help="With -c: passages to read; those that do not fit are cut, and that is said."),
+)  # fmt: skip
+
+
+def document_options(command: _Command) -> _Command:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
