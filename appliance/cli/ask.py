@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from appliance.cli.answering import ShownAnswer, answer_on_screen
+from appliance.cli.document_options import DocumentFlags, ReadingFlags, document_options, reading_options
 from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from appliance.cli.generation import GenerationFlags, generation_options, sampling_of, setting_flags
 from appliance.cli.invocation import Invocation
@@ -25,10 +26,11 @@ from appliance.core.results import GenerateFailure, GenerateSuccess
 
 if TYPE_CHECKING:
     from appliance.config import Settings
+    from appliance.context.whole import WholeMethod
     from appliance.gateway import FormatCost
 
 
-class AskFlags(GenerationFlags, FormatFlags):
+class AskFlags(GenerationFlags, FormatFlags, DocumentFlags, ReadingFlags):
     """Every option of `ask` that the request is made of."""
 
 
@@ -36,6 +38,8 @@ class AskFlags(GenerationFlags, FormatFlags):
 @click.argument("words", nargs=-1, metavar="[QUESTION]")
 @generation_options
 @format_options
+@document_options
+@reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when the answer has ended.")
 @click.pass_obj
 def ask_command(
@@ -53,11 +57,15 @@ def ask_command(
     \b
     appliance ask "who wrote Emma?" --schema "name, born int?"
     appliance ask "is this spam? ..." --choice yes,no
+    appliance ask "when may I carry over leave?" -c handbook
 
     With --schema, --choice, --regex or --grammar the answer cannot have another form; what cannot be
     enforced is refused before the model runs. --schema module:Class takes a Pydantic model of the current
     folder: it runs that module's code, lets its validators judge the answer, and prints the answer once it
     is valid. An answer that breaks its rules is written once more, told what is wrong.
+
+    With -c the answer comes from documents, with numbered citations. Every quote is checked against the
+    stored text; what cannot be found there is shown as unverified.
 
     Ctrl+C stops the answer and keeps what was written. Exit codes: 0 answered, 1 failed, 2 wrong usage,
     130 interrupted.
@@ -65,6 +73,10 @@ def ask_command(
     question = _question(" ".join(words))
     settings = invocation.settings(setting_flags(flags))
     form = form_of(flags)
+    if flags["collections"]:
+        return _from_documents(settings, question, form, flags, as_json=as_json)
+    if flags["reads_all"] or flags["refines"]:
+        raise click.UsageError("--all and --refine read documents; name a collection with -c")
     request = replace(_request(question, settings, flags), output=form.output)
     screen = AnswerScreen(shows_text=not as_json, shows_reasoning=flags["shows_reasoning"])
     shown, cost = asyncio.run(_ask(settings, request, form, screen))
@@ -74,6 +86,23 @@ def ask_command(
         screen.note(stats_line(shown))
     is_free = isinstance(request.output, TextFormat)
     return _close(shown, screen, is_free=is_free, reports_failure=not as_json)
+
+
+def _from_documents(
+    settings: Settings, question: str, form: AskedForm, flags: AskFlags, *, as_json: bool
+) -> int:
+    from appliance.cli.document_answers import ask_documents, read_whole
+
+    if not isinstance(form.output, TextFormat):
+        raise click.UsageError(
+            "an answer from documents has a form of its own; leave out --schema and the like"
+        )
+    if flags["refines"] and not flags["reads_all"]:
+        raise click.UsageError("--refine needs --all")
+    if flags["reads_all"]:
+        method: WholeMethod = "refine" if flags["refines"] else "map_reduce"
+        return read_whole(settings, question, flags, method, as_json=as_json)
+    return ask_documents(settings, question, flags, as_json=as_json)
 
 
 async def _ask(

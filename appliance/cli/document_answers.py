@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -24,6 +25,12 @@ from appliance.core.terminal_text import clean_for_terminal
 
 if TYPE_CHECKING:
     from appliance.config import Settings
+    from appliance.core.requests import SamplingParams
+
+
+class QuestionFlags(GenerationFlags, DocumentFlags):
+    """The options a question to documents is made of."""
+
 
 _VERDICTS = {
     "verified": "verified",
@@ -33,15 +40,11 @@ _VERDICTS = {
 }
 
 
-def ask_documents(
-    settings: Settings, question: str, generation: GenerationFlags, wanted: DocumentFlags, *, as_json: bool
-) -> int:
+def ask_documents(settings: Settings, question: str, flags: QuestionFlags, *, as_json: bool) -> int:
     """Answer from documents and print; the exit code is 1 when the model failed."""
-    asked = document_question(settings, question, generation, wanted)
-    is_streamed = wanted["cite"] == "after" and not as_json
-    screen = AnswerScreen(
-        shows_text=is_streamed, shows_reasoning=generation["shows_reasoning"], ends_line=True
-    )
+    asked = document_question(settings, question, flags)
+    is_streamed = flags["cite"] == "after" and not as_json
+    screen = AnswerScreen(shows_text=is_streamed, shows_reasoning=flags["shows_reasoning"], ends_line=True)
     answer = asyncio.run(_answer(settings, asked, screen))
     if as_json:
         click.echo(json.dumps(answer.to_json(), ensure_ascii=sys.stdout.isatty()))
@@ -56,16 +59,10 @@ def ask_documents(
 
 
 def read_whole(
-    settings: Settings,
-    question: str,
-    generation: GenerationFlags,
-    wanted: DocumentFlags,
-    method: WholeMethod,
-    *,
-    as_json: bool,
+    settings: Settings, question: str, flags: QuestionFlags, method: WholeMethod, *, as_json: bool
 ) -> int:
     """Answer from every passage and print with what was read."""
-    asked = document_question(settings, question, generation, wanted)
+    asked = document_question(settings, question, flags)
     screen = AnswerScreen(shows_text=False)
     answer = asyncio.run(_read(settings, asked, method, screen))
     if as_json:
@@ -78,26 +75,26 @@ def read_whole(
     return EXIT_OK if answer.coverage.is_whole else EXIT_FAILURE
 
 
-def document_question(
-    settings: Settings, question: str, generation: GenerationFlags, wanted: DocumentFlags
-) -> DocumentQuestion:
+def document_question(settings: Settings, question: str, flags: QuestionFlags) -> DocumentQuestion:
     """Make the question of what the options said. Without a stated temperature it is greedy."""
-    from dataclasses import replace
-
-    sampling = sampling_of(settings.default_sampling(), **generation)
+    sampling = _stated_sampling(settings, flags)
     if settings.source_of("temperature") == "default":
         sampling = replace(sampling, temperature=0.0)
-    mode = wanted["search_mode"]
+    mode = flags["search_mode"]
     return DocumentQuestion(
         question=question,
         model=settings.model,
-        collections=wanted["collections"],
-        mode="after" if wanted["cite"] == "after" else "quotes",
+        collections=flags["collections"],
+        mode="after" if flags["cite"] == "after" else "quotes",
         search_mode="dense" if mode == "dense" else "text" if mode == "text" else "hybrid",
-        passages=wanted["passages"],
-        system=generation["system"] or "",
+        passages=flags["passages"],
+        system=flags["system"] or "",
         sampling=sampling,
     )
+
+
+def _stated_sampling(settings: Settings, flags: GenerationFlags) -> SamplingParams:
+    return sampling_of(settings.default_sampling(), **flags)
 
 
 def answer_lines(answer: DocumentAnswer, *, is_streamed: bool) -> Iterator[str]:

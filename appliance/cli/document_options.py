@@ -11,12 +11,19 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 class DocumentFlags(TypedDict):
-    """What the options said."""
+    """What the options said of where to look."""
 
     collections: tuple[str, ...]
-    cite: str
     search_mode: str
     passages: int
+    cite: str
+
+
+class ReadingFlags(TypedDict):
+    """What the options said of how much to read."""
+
+    reads_all: bool
+    refines: bool
 
 
 _OPTIONS = (
@@ -31,8 +38,23 @@ _OPTIONS = (
 )  # fmt: skip
 
 
+_READING_OPTIONS = (
+    click.option("--all", "reads_all", is_flag=True,
+                 help="With -c: read every passage, part by part, and say how many were read."),
+    click.option("--refine", "refines", is_flag=True,
+                 help="With --all: carry one answer through all parts instead of joining notes on each."),
+)  # fmt: skip
+
+
 def document_options(command: _Command) -> _Command:
-    """Add the options to a command."""
+    """Add the options that say where to look."""
     for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def reading_options(command: _Command) -> _Command:
+    """Add the options that say how much to read."""
+    for option in reversed(_READING_OPTIONS):
         command = option(command)
     return command

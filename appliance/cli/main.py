@@ -54,6 +54,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "add": CommandEntry("Documents", "appliance.cli.documents", "Add files and folders to a collection."),
     "docs": CommandEntry("Documents", "appliance.cli.documents", "List documents and collections."),
     "search": CommandEntry("Documents", "appliance.cli.documents", "Find passages by words and meaning."),
+    "context": CommandEntry("Documents", "appliance.cli.context", "Show what a prompt holds, to the token."),
     "remove": CommandEntry("Documents", "appliance.cli.documents", "Remove documents for good."),
     "reindex": CommandEntry("Documents", "appliance.cli.documents", "Build the search index anew."),
     "ps": CommandEntry("Machine", "appliance.cli.ps", "List the models that are loaded now."),
