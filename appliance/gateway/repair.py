@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import fields, replace
 
 from appliance.core.answer import AnswerInProgress
-from appliance.core.errors import ApplianceError, InvalidRequestError, MalformedOutputError
+from appliance.core.errors import ApplianceError, Failure, InvalidRequestError, MalformedOutputError
 from appliance.core.events import Completed, Failed, StreamEvent, TextDelta, UsageReported
 from appliance.core.messages import AssistantMessage, Conversation, UserMessage
 from appliance.core.requests import GenerateRequest
@@ -41,7 +41,19 @@ class JudgedAnswer:
         async with aclosing(self._attempt(self._request)) as events:
             async for event in events:
                 self._answer.add(event)
-                yield await self._judged(event) if isinstance(event, Completed) else event
+                yield await self._ending(event)
+
+    async def _ending(self, event: StreamEvent) -> StreamEvent:
+        if isinstance(event, Completed):
+            return await self._judged(event)
+        if isinstance(event, Failed) and event.failure.kind == "context_overflow" and self._judge.format_text:
+            return replace(event, failure=self._with_way_out(event.failure))
+        return event
+
+    def _with_way_out(self, failure: Failure) -> Failure:
+        characters = len(self._judge.format_text)
+        way_out = f"leave the schema out of the prompt, where it takes {characters} characters"
+        return replace(failure, hint=f"{failure.hint}, or {way_out}")
 
     async def _judged(self, completed: Completed) -> Completed | Failed:
         if completed.finish_reason in ("cancelled", "error"):
