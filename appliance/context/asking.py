@@ -38,6 +38,7 @@ from appliance.retrieval.records import StoredChunk
 from appliance.retrieval.search import SearchRequest
 from appliance.retrieval.trace import SearchResult
 
+_PROMPT_MARKS = ("<passage", "</passage", "</documents", "\nQuestion:")
 _MODEL_QUOTES = 2
 _CODE_QUOTES = 2
 # Collections up to this size are tried as a whole when a question is about all of them.
@@ -222,9 +223,14 @@ def _request(asked: DocumentQuestion, mode: CitationMode) -> GenerateRequest:
             UserMessage(text=question_with(asked.question, instruction)),
         ),
         model=asked.model,
-        sampling=replace(asked.sampling, max_tokens=asked.answer_tokens),
+        sampling=replace(asked.sampling, max_tokens=asked.answer_tokens, stop=_stops(asked, mode)),
         deadline=asked.deadline,
         owner=asked.owner,
         prompt_id=PROMPT_ID,
         prompt_version=PROMPT_VERSION,
     )
+
+
+def _stops(asked: DocumentQuestion, mode: CitationMode) -> tuple[str, ...]:
+    """Small models go on with the prompt's own marks; prose ends before them. A grammar ends by itself."""
+    return asked.sampling.stop if mode == "quotes" else (*asked.sampling.stop, *_PROMPT_MARKS)[:16]

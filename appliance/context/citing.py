@@ -128,7 +128,10 @@ def cite(answer: str, passages: Sequence[StoredChunk], listed: CitationList) -> 
 
 def _sentence(support: SentenceSupport, listed: CitationList) -> AnswerSentence:
     text = _MARKER.sub("", support.text).strip()
-    numbers = listed.numbers_of(support) if support.is_claim else listed.numbers_holding(text)
+    if text.endswith(("?", "？")):
+        numbers: tuple[int, ...] = ()
+    else:
+        numbers = listed.numbers_of(support) if support.is_claim else listed.numbers_holding(text)
     return AnswerSentence(text=text, numbers=numbers, coverage=support.coverage, missing=support.missing)
 
 
