@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -86,7 +87,7 @@ class LanceStore:
         for _ in range(2):
             try:
                 table = self._connection.open_table(name)
-                table.count_rows()
+                _read_keys(table)
                 return table
             except (RuntimeError, OSError, ValueError):
                 if not self._remove_torn_versions(name):
@@ -96,13 +97,15 @@ class LanceStore:
     def create(self, name: str, schema: pa.Schema) -> Table:
         """Create a table, in place of whatever has the name."""
         with lance_errors(f"create the table {name} of the index"):
-            return self._connection.create_table(name, schema=schema, mode="overwrite")
+            self._clear(name)
+            return self._connection.create_table(name, schema=schema)
 
-    def drop(self, name: str) -> None:
-        """Remove a table with all its versions."""
-        with lance_errors(f"remove the table {name} of the index"):
-            if name in self._connection.list_tables().tables:
-                self._connection.drop_table(name)
+    def _clear(self, name: str) -> None:
+        """Remove a table with all its versions, also one that cannot be read any more."""
+        if "://" not in self.uri:
+            shutil.rmtree(Path(self.uri) / f"{name}.lance", ignore_errors=True)
+        elif name in self.names():
+            self._connection.drop_table(name)
 
     def _remove_torn_versions(self, name: str) -> bool:
         if "://" in self.uri:
@@ -149,8 +152,12 @@ def delete_keys(table: Table, chunk_ids: Sequence[int]) -> None:
 def held_keys(table: Table) -> set[int]:
     """Return the key of every row."""
     with lance_errors("read the index"):
-        rows = table.count_rows()
-        return set(table.search().select([KEY]).limit(max(1, rows)).to_arrow()[KEY].to_pylist())
+        return set(_read_keys(table)[KEY].to_pylist())
+
+
+def _read_keys(table: Table) -> pa.Table:
+    """Read the key of every row, which touches every data file, so that a missing one is noticed."""
+    return table.search().select([KEY]).limit(max(1, table.count_rows())).to_arrow()
 
 
 def clean_up(table: Table, grace: timedelta = VERSION_GRACE) -> None:

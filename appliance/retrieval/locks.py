@@ -38,8 +38,8 @@ def try_exclusive(path: Path, *, role: str) -> WriterLock | None:
     lock = WriterLock(path, role=role)
     try:
         lock.acquire()
-    except StorageError:
-        if read_holder(path) is None:
+    except StorageError as exc:
+        if not _is_held(exc):
             raise
         return None
     return lock
@@ -53,8 +53,8 @@ def _acquire(lock: WriterLock, path: Path, timeout_s: float, on_wait: WaitReport
         try:
             lock.acquire()
             return
-        except StorageError:
-            if "pid" not in _details(path) or time.monotonic() >= give_up_at_s:
+        except StorageError as exc:
+            if not _is_held(exc) or time.monotonic() >= give_up_at_s:
                 raise
         if on_wait is not None and not has_reported:
             has_reported = True
@@ -62,6 +62,6 @@ def _acquire(lock: WriterLock, path: Path, timeout_s: float, on_wait: WaitReport
         pause.wait(_POLL_S)
 
 
-def _details(path: Path) -> set[str]:
-    holder = read_holder(path)
-    return set() if holder is None else {"pid"}
+def _is_held(exc: StorageError) -> bool:
+    """Whether another holds the lock; a lock file that cannot be used has an error of the system as its cause."""
+    return exc.__cause__ is None

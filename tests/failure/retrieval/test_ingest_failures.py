@@ -66,6 +66,7 @@ def test_a_killed_run_loses_and_doubles_nothing(
 def test_two_runs_at_once_double_nothing(tmp_path: Path, embedder_folder: Path, papers: Path) -> None:
     children = [child(tmp_path / "data", embedder_folder, papers) for _ in range(2)]
     outputs = [json.loads(process.communicate(timeout=240)[0]) for process in children]
+    assert [output for output in outputs if "error" in output] == []
     assert sum(output["added"] for output in outputs) == FILES
     assert sum(output["unchanged"] for output in outputs) == FILES
     assert_whole(tmp_path / "data", embedder_folder, papers)
