@@ -90,15 +90,16 @@ async def test_sections_add_up_to_the_total_which_is_what_the_engine_counts_and_
 ) -> None:
     head = [] if system is None else [SystemMessage(text=system)]
     wanted = request(*head, *said(turns), UserMessage(text=question), tools=(TOOL,) if has_tools else ())
-    template = WordTemplate()
-    try:
-        built = await build(
-            wanted, window, template=template, passages=passages, facts=facts, summary=summary
-        )
-    except ContextOverflowError as exc:
-        bare = request(*head, UserMessage(text=question), tools=wanted.tools)
-        assert exc.prompt_tokens == await WordTemplate().count(bare) > window - 20
+    bare = await WordTemplate().count(
+        request(*head, UserMessage(text=question), tools=(TOOL,) if has_tools else ())
+    )
+    if bare > window - 20:
+        with pytest.raises(ContextOverflowError) as caught:
+            await build(wanted, window, passages=passages, facts=facts, summary=summary)
+        assert caught.value.prompt_tokens == bare
         return
+
+    built = await build(wanted, window, passages=passages, facts=facts, summary=summary)
 
     receipt = built.receipt
     assert receipt.total_tokens == await WordTemplate().count(built.request) <= window - 20
@@ -279,15 +280,28 @@ async def test_the_receipt_is_json_and_takes_the_cached_tokens_of_the_call() -> 
     assert shown["sections"][4]["entries"][0]["label"] == "s"
 
 
-@pytest.mark.parametrize("shares", [(0.9, 0.9), (0.5, 0.2), (-0.1, 1.0)])
-def test_rules_that_promise_too_much_or_are_out_of_order_are_refused(shares: tuple[float, float]) -> None:
+@pytest.mark.parametrize("shares", [(0.5, 0.2), (-0.1, 1.0), (0.0, 1.1)])
+def test_shares_that_are_out_of_order_are_refused(shares: tuple[float, float]) -> None:
     with pytest.raises(InvalidRequestError):
-        rule = SectionRule(name="documents", floor_share=shares[0], ceiling_share=shares[1])
-        ContextBuilder(
-            RequestCounter(WordTemplate().count),
-            ContextBudget(context_window=100, reserved_tokens=10),
-            rules=(rule, *DEFAULT_RULES[1:]),
-        )
+        SectionRule(name="documents", floor_share=shares[0], ceiling_share=shares[1])
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        (SectionRule(name="documents", floor_share=0.9, ceiling_share=0.9), *DEFAULT_RULES[1:]),
+        DEFAULT_RULES[1:],
+        (*DEFAULT_RULES, DEFAULT_RULES[0]),
+    ],
+)
+def test_rules_that_promise_too_much_or_name_a_section_twice_or_never_are_refused(
+    rules: tuple[SectionRule, ...],
+) -> None:
+    counter = RequestCounter(WordTemplate().count)
+    budget = ContextBudget(context_window=100, reserved_tokens=10)
+
+    with pytest.raises(InvalidRequestError):
+        ContextBuilder(counter, budget, rules=rules)
 
 
 def test_a_reserve_that_takes_the_whole_window_is_refused() -> None:
