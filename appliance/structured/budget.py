@@ -38,6 +38,11 @@ class ClosingWatch:
         self._next_look = 0
         self.safe_tokens = min(self.safe_tokens, written)
 
+    def note_forced(self, written: int, count: int) -> None:
+        """What must follow a place to close from leads to another one, while there is room to spare."""
+        if self.safe_tokens == written and self._max_tokens - written - count >= self._reserve:
+            self.safe_tokens = written + count
+
     def still_fits(self, constraint: Constraint) -> bool:
         """Whether the text can be closed within the budget; looks only when it might not."""
         written = len(constraint.tokens)

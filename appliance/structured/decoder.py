@@ -238,6 +238,7 @@ class ConstrainedDecoder:
         forced = self._constraint.forced_tokens()
         if forced:
             self._constraint.accept(forced)
+            self._watch.note_forced(len(self._output.tokens), len(forced))
             self._output.add(forced, is_choice=False)
             self.counts.forced_tokens += len(forced)
 

@@ -121,9 +121,15 @@ class LlamaServer:
         }
         return await self._answer("/completion", body)
 
-    async def chat(self, messages: list[dict[str, str]], *, output_tokens: int) -> ServerAnswer:
-        """Answer a conversation greedily, by at most this many tokens."""
-        body = {
+    async def chat(
+        self,
+        messages: list[dict[str, str]],
+        *,
+        output_tokens: int,
+        schema: Mapping[str, object] | None = None,
+    ) -> ServerAnswer:
+        """Answer a conversation greedily, by at most this many tokens; as JSON under a schema if there is one."""
+        body: dict[str, object] = {
             "messages": messages,
             "max_tokens": output_tokens,
             "temperature": 0.0,
@@ -132,6 +138,11 @@ class LlamaServer:
             "stream": True,
             "timings_per_token": False,
         }
+        if schema is not None:
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": schema},
+            }
         return await self._answer("/v1/chat/completions", body)
 
     async def _answer(self, endpoint: Endpoint, body: dict[str, object]) -> ServerAnswer:
