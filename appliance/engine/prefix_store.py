@@ -109,12 +109,17 @@ class PrefixStore:
         self._shrink()
 
     def forget(self, owner: str) -> int:
-        """Delete every prefix of an owner; return how many there were."""
+        """Delete every prefix of an owner, those of other processes too; return how many there were.
+
+        Raises:
+            OSError: a file cannot be deleted.
+        """
         owner_key = _owner_key(owner)
-        mine = [prefix for prefix in self._saved if prefix.owner_key == owner_key]
-        for prefix in mine:
-            self._drop(prefix)
-        return len(mine)
+        self._saved = [prefix for prefix in self._saved if prefix.owner_key != owner_key]
+        paths = list((self._folder / owner_key).glob(f"*{_SUFFIX}"))
+        for path in paths:
+            path.unlink(missing_ok=True)
+        return len(paths)
 
     def _find(self, owner: str, tokens: TokenArray) -> tuple[_SavedPrefix | None, int]:
         owner_key = _owner_key(owner)
@@ -138,11 +143,13 @@ class PrefixStore:
                     raise ValueError("in the folder of another owner")
                 is_usable = header["identity"] == self._identity
                 token_count = int(header["tokens"])
+                if not 0 <= 4 * token_count <= os.fstat(file.fileno()).st_size:
+                    raise ValueError("more tokens than the file holds")
                 tokens = np.frombuffer(file.read(4 * token_count), "<i4").astype(np.int32)
                 if len(tokens) != token_count:
                     raise ValueError("truncated")
             stat = path.stat()
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             with suppress(OSError):
                 path.unlink()
             return None
@@ -158,7 +165,7 @@ class PrefixStore:
         body, checksum = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if hashlib.sha256(body).digest() != checksum:
             return None
-        header_end = body.index(b"\n", len(_MAGIC)) + 1
+        header_end = body.find(b"\n", len(_MAGIC)) + 1
         tokens_end = header_end + 4 * len(prefix.tokens)
         if body[header_end:tokens_end] != prefix.tokens.astype("<i4").tobytes():
             return None
@@ -177,7 +184,8 @@ class PrefixStore:
 
     def _drop(self, prefix: _SavedPrefix) -> None:
         self._saved.remove(prefix)
-        prefix.path.unlink(missing_ok=True)
+        with suppress(OSError):  # a file that cannot be deleted is not used again
+            prefix.path.unlink()
 
 
 def common_prefix(first: TokenArray, second: TokenArray) -> int:

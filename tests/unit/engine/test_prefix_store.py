@@ -112,3 +112,37 @@ def test_forgetting_an_owner_leaves_no_file_of_his(tmp_path: Path) -> None:
     assert store.forget("ann") == 1
     assert store.longest_match("bob", TOKENS) == 100
     assert all(b"anns" not in path.read_bytes() for path in tmp_path.rglob("*.kv"))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[" * 60_000,
+        b"[]",
+        b"7",
+        b"\xff",
+        b'{"identity": "x", "owner": OWNER, "tokens": 1000000000000}',
+        b'{"identity": "x", "owner": OWNER, "tokens": -1}',
+        b'{"identity": "x", "owner": OWNER, "tokens": 1e400}',
+        b'{"identity": "x", "owner": OWNER, "tokens": NaN}',
+        b'{"identity": "x", "owner": OWNER, "tokens": null}',
+    ],
+    ids=lambda header: header[:70].decode("latin-1"),
+)
+def test_a_header_that_makes_no_sense_is_a_miss_and_the_file_goes(tmp_path: Path, header: bytes) -> None:
+    open_store(tmp_path).save("ann", TOKENS, b"cells")
+    path = the_file(tmp_path)
+    magic = path.read_bytes().partition(b"\n")[0]
+    owner = b'"' + path.parent.name.encode() + b'"'
+    path.write_bytes(magic + b"\n" + header.replace(b"OWNER", owner) + b"\n" + bytes(64))
+
+    assert open_store(tmp_path).longest_match("ann", TOKENS) == 0
+    assert not path.exists()
+
+
+def test_forgetting_an_owner_deletes_what_another_process_saved_meanwhile(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    open_store(tmp_path).save("ann", TOKENS, b"cells")
+
+    assert store.forget("ann") == 1
+    assert not list(tmp_path.rglob("*.kv"))
