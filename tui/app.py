@@ -36,11 +36,11 @@ class ApplianceUI(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1", "show('help')", "Help", priority=True),
         Binding("f2", "show('chats')", "Chats", priority=True, show=False),
-        Binding("f3", "show('library')", "Library", priority=True),
-        Binding("f4", "show('models')", "Models", priority=True),
+        Binding("f3", "show('library')", "Library", priority=True, show=False),
+        Binding("f4", "show('models')", "Models", priority=True, show=False),
         Binding("f5", "show('settings')", "Settings", priority=True, show=False),
         Binding("f6", "show('log')", "Log", priority=True, show=False),
-        Binding("ctrl+q", "quit", "Quit", priority=True),
+        Binding("ctrl+q", "quit", "Quit", priority=True, show=False),
     ]
 
     def __init__(self, session: Session, *, theme: str = "", copy_folder: Path | None = None) -> None:
@@ -99,7 +99,7 @@ class ApplianceUI(App[None]):
     async def action_show(self, place: Place) -> None:
         """Go to a screen; the one that is shown gives way."""
         if isinstance(self.screen, ChatScreen) is False and len(self.screen_stack) > 2:
-            await self.pop_screen()
+            self.pop_screen()
         if place == "chat":
             return
         if place in ("chats", "models", "library") and not self.is_session_open:
@@ -115,8 +115,9 @@ class ApplianceUI(App[None]):
 
     async def open_chat(self, chat_id: str) -> None:
         """Show a chat."""
+        # Not awaited: this may run in the very screen that goes, which would wait for itself.
         while not isinstance(self.screen, ChatScreen):
-            await self.pop_screen()
+            self.pop_screen()
         await self._chat_screen.open_chat(chat_id)
 
     async def chats_changed(self) -> None:

@@ -67,7 +67,11 @@ class ChatScreen(Frame):
         Binding("ctrl+n", "new_chat", "New", priority=True),
         Binding("ctrl+t", "receipt", "Receipt", priority=True),
         Binding("ctrl+c", "copy_or_stop", "Copy", show=False, priority=True),
-        Binding("f2", "app.show('chats')", "Chats"),
+        Binding("f2", "app.show('chats')", "Chats", priority=True),
+        Binding("f3", "app.show('library')", "Library", priority=True),
+        Binding("f4", "app.show('models')", "Models", priority=True),
+        Binding("ctrl+p", "app.command_palette", "All", priority=True),
+        Binding("ctrl+q", "app.quit", "Quit", priority=True),
     ]
 
     class EventArrived(Message):
@@ -441,6 +445,9 @@ class ChatScreen(Frame):
                 self.transcript.scroll_page_up(animate=False)
             case "pagedown":
                 self.transcript.scroll_page_down(animate=False)
+            case "tab":
+                if views := list(self.query(TurnView)):
+                    views[-1].focus()
             case "home" | "ctrl+home":
                 self.transcript.scroll_home(animate=False)
             case _:

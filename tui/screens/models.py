@@ -28,7 +28,7 @@ _FITS = {
     "unlikely": ("unlikely", "$text-error"),
     "unknown": ("?", "$text-muted"),
 }
-_HEADER = f"{'':2}{'NAME':<34}{'SIZE':>9}  {'QUANT':<9}{'CONTEXT':>8}  {'FITS':<9}{'STATE'}"
+_HEADER = f"{'':2}{'NAME':<28}{'SIZE':>9}  {'QUANT':<7}{'CONTEXT':>8}  {'FITS':<9}{'STATE'}"
 
 
 class ModelsScreen(WorkingScreen):
@@ -173,7 +173,7 @@ class ModelsScreen(WorkingScreen):
         window = f"{row.context_window:,}" if row.context_window else "?"
         return Content.assemble(
             (mark, "$accent"),
-            f"{shown_line(row.name, 33):<34}{size:>9}  {shown_line(row.quantisation or '?', 8):<9}{window:>8}  ",
+            f"{shown_line(row.name, 27):<28}{size:>9}  {shown_line(row.quantisation or '?', 6):<7}{window:>8}  ",
             (f"{label:<9}", style),
             (state, "$text-muted" if not row.is_loaded else "$text-success"),
         )

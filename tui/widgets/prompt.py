@@ -39,7 +39,7 @@ class Prompt(TextArea):
         """The user wants to write in an editor."""
 
     class ScrollWanted(Message):
-        """A key that scrolls the conversation was pressed here."""
+        """A key that moves in the conversation was pressed here."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
@@ -86,10 +86,11 @@ class Prompt(TextArea):
             event.prevent_default()
             self.insert("\n")
             return
-        if event.key == "tab" and self.text.startswith("/"):
+        if event.key == "tab":
             event.stop()
             event.prevent_default()
-            self.post_message(self.CompletionWanted())
+            is_command = self.text.startswith("/")
+            self.post_message(self.CompletionWanted() if is_command else self.ScrollWanted("tab"))
             return
         if event.key in ("pageup", "pagedown", "ctrl+end", "ctrl+home") or (
             event.key in ("home", "end") and not self.text

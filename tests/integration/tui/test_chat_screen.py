@@ -1,0 +1,303 @@
+"""The chat as a user drives it: keys in, screen and store out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.events import Paste
+from textual.pilot import Pilot
+
+from appliance.core.clock import SystemClock
+from appliance.core.errors import Failure
+from appliance.providers.script import EchoQuestion, Fail, Say, ScriptedModel, Think
+from tests.screen_text import screen_text, until
+from tests.ui_session import MODEL, TestSession
+from tui.app import ApplianceUI
+from tui.screens.chat import ChatScreen
+from tui.widgets.turn import TurnView
+
+ENDLESS = ScriptedModel(name=MODEL, turns=((Say(text="word " * 2000, token_s=0.01),),))
+
+
+def chat_of(app: ApplianceUI) -> ChatScreen:
+    screen = app.screen_stack[1]
+    assert isinstance(screen, ChatScreen)
+    return screen
+
+
+async def opened(app: ApplianceUI, pilot: Pilot[None]) -> ChatScreen:
+    await until(lambda: app.is_session_open, "the session opens")
+    await pilot.pause()
+    return chat_of(app)
+
+
+async def ask(app: ApplianceUI, pilot: Pilot[None], text: str) -> None:
+    chat = chat_of(app)
+    before = len(chat.transcript.turns)
+    chat.prompt.write(text)
+    await pilot.press("enter")
+    await until(lambda: len(chat.transcript.turns) > before and not chat.is_answering, "the answer ends")
+    await pilot.pause()
+
+
+def roles_and_texts(chat: ChatScreen) -> list[tuple[str, str]]:
+    return [(turn.role, turn.text) for turn in chat.transcript.turns]
+
+
+async def test_a_question_is_answered_on_the_screen_and_kept_in_the_store(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await pilot.press(*"hello", "enter")
+        await until(lambda: len(chat.transcript.turns) == 2 and not chat.is_answering, "the answer ends")
+        await pilot.pause()
+
+        assert "hello" in screen_text(app)
+        assert chat.chat is not None
+        stored = await app.session.chats.branch(chat.chat.id)
+        assert [(turn.role, turn.text) for turn in stored] == [("user", "hello"), ("assistant", "hello")]
+
+
+async def test_a_question_sent_before_the_store_is_open_is_sent_once_it_is(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        chat = chat_of(app)
+        chat.prompt.write("early")
+        await pilot.press("enter")
+        await until(lambda: len(chat.transcript.turns) == 2 and not chat.is_answering, "the answer ends")
+
+        assert roles_and_texts(chat) == [("user", "early"), ("assistant", "early")]
+
+
+async def test_escape_stops_the_answer_and_keeps_what_was_written(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path, ENDLESS, clock=SystemClock()))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await pilot.press(*"go", "enter")
+        await until(lambda: "word" in screen_text(app), "the answer begins")
+        await pilot.press("escape")
+        await until(lambda: not chat.is_answering, "the answer stops")
+
+        answer = chat.transcript.turns[-1]
+        assert answer.state == "stopped"
+        assert 0 < len(answer.text) < len("word " * 2000)
+        assert answer.text.startswith("word word")
+        await pilot.pause()
+        assert "k continues" in screen_text(app)
+
+
+async def test_a_stopped_answer_can_be_continued(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        name=MODEL, turns=((Say(text="first " * 500, token_s=0.01),), (Say(text=" and the rest"),))
+    )
+    app = ApplianceUI(TestSession(tmp_path, model, clock=SystemClock()))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await pilot.press(*"go", "enter")
+        await until(lambda: "first" in screen_text(app), "the answer begins")
+        await pilot.press("escape")
+        await until(lambda: not chat.is_answering, "the answer stops")
+        stopped = chat.transcript.turns[-1].text
+        chat.prompt.write("/continue")
+        await pilot.press("enter")
+        await until(lambda: chat.transcript.turns[-1].state == "done", "the answer goes on")
+
+        assert chat.transcript.turns[-1].text == stopped + " and the rest"
+        assert len(chat.transcript.turns) == 2
+
+
+async def test_editing_a_question_makes_a_branch_and_the_old_one_stays_reachable(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await ask(app, pilot, "one")
+        chat.prompt.write("/edit")
+        await pilot.press("enter")
+        await until(lambda: chat.editing is not None, "the question is edited")
+        assert chat.prompt.text == "one"
+        chat.prompt.write("two")
+        await pilot.press("enter")
+        await until(lambda: roles_and_texts(chat)[-1:] == [("assistant", "two")], "the new branch is shown")
+        await until(lambda: not chat.is_answering, "the answer ends")
+
+        assert roles_and_texts(chat) == [("user", "two"), ("assistant", "two")]
+        view = chat.query(TurnView).first()
+        view.focus()
+        await pilot.press("left")
+        await until(lambda: roles_and_texts(chat)[0] == ("user", "one"), "the old branch is shown")
+        assert "‹ 1/2 ›" in screen_text(app)
+
+
+async def test_regenerating_keeps_the_old_answer_on_a_branch(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await ask(app, pilot, "again please")
+        first = chat.transcript.turns[-1].id
+        chat.query(TurnView).last().focus()
+        await pilot.press("r")
+        await until(lambda: chat.transcript.turns[-1].id != first and not chat.is_answering, "answers again")
+        await pilot.pause()
+
+        branches = await app.session.chats.branches_at(first)
+        assert len(branches.turn_ids) == 2
+        assert "‹ 2/2 ›" in screen_text(app)
+
+
+@pytest.mark.parametrize("key", ["ctrl+j", "shift+enter"])
+async def test_a_new_line_is_no_end_of_the_question(tmp_path: Path, key: str) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        height = chat.prompt.size.height
+        await pilot.press("a", key, "b")
+        await pilot.pause()
+
+        assert chat.prompt.text == "a\nb"
+        assert chat.prompt.size.height == height + 1
+        assert chat.transcript.turns == []
+
+
+async def test_a_paste_of_100_kb_arrives_whole_and_its_newlines_do_not_send(tmp_path: Path) -> None:
+    text = "line of pasted text\r\n" * 5000
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        chat.prompt.post_message(Paste(text))
+        await pilot.pause()
+
+        assert chat.prompt.text == text.replace("\r\n", "\n")
+        assert chat.transcript.turns == []
+
+
+async def test_up_recalls_questions_only_from_the_first_line(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await ask(app, pilot, "older")
+        await ask(app, pilot, "newer")
+        await pilot.press("x", "ctrl+j", "y", "up")
+        assert chat.prompt.text == "x\ny"
+        await pilot.press("up")
+        assert chat.prompt.text == "newer"
+        await pilot.press("up")
+        assert chat.prompt.text == "older"
+        await pilot.press("down", "down")
+
+        assert chat.prompt.text == "x\ny"
+
+
+async def test_thinking_is_folded_until_it_is_asked_for(tmp_path: Path) -> None:
+    model = ScriptedModel(name=MODEL, turns=((Think(text="secret plan"), Say(text="Answer.")),))
+    app = ApplianceUI(TestSession(tmp_path, model))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await ask(app, pilot, "why")
+        assert "secret plan" not in screen_text(app)
+        assert "thought 2 words" in screen_text(app)
+        chat.query(TurnView).last().focus()
+        await pilot.press("t")
+        await pilot.pause()
+
+        assert "secret plan" in screen_text(app)
+
+
+async def test_a_failure_of_the_model_is_shown_with_what_was_written(tmp_path: Path) -> None:
+    fail = Fail(failure=Failure(kind="engine_crashed", message="the worker died", hint="ask again"))
+    model = ScriptedModel(name=MODEL, turns=((Say(text="Half of"), fail),))
+    app = ApplianceUI(TestSession(tmp_path, model))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await ask(app, pilot, "why")
+
+        text = screen_text(app)
+        assert "Half of" in text
+        assert "the worker died" in text
+        assert "ask again" in text
+
+
+async def test_the_reader_who_scrolled_up_is_left_alone_and_told_of_new_lines(tmp_path: Path) -> None:
+    paragraphs = "\n\n".join(f"paragraph {n}" for n in range(400))
+    model = ScriptedModel(name=MODEL, turns=((Say(text=paragraphs, token_s=0.01),),))
+    app = ApplianceUI(TestSession(tmp_path, model, clock=SystemClock()))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await pilot.press(*"go", "enter")
+        await until(lambda: chat.transcript.max_scroll_y > 20, "the answer is longer than the screen")
+        await pilot.press("pageup")
+        await pilot.pause()
+        where = chat.transcript.scroll_y
+        await until(lambda: "new lines" in screen_text(app), "the pill appears")
+        assert chat.transcript.scroll_y == where
+        await pilot.press("ctrl+end")
+        await until(lambda: "new lines" not in screen_text(app), "the pill goes")
+        await pilot.press("escape")
+        await until(lambda: not chat.is_answering, "the answer stops")
+
+        assert chat.transcript.is_following
+
+
+async def test_an_unknown_command_names_the_nearest_and_sends_nothing(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test(notifications=True) as pilot:
+        chat = await opened(app, pilot)
+        chat.prompt.write("/modle")
+        await pilot.press("enter")
+        await until(lambda: "did you mean /model" in screen_text(app), "the nearest is named")
+
+        assert chat.transcript.turns == []
+
+
+async def test_a_chat_that_was_deleted_comes_back_with_undo(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await ask(app, pilot, "keep me")
+        chat.prompt.write("/delete")
+        await pilot.press("enter")
+        await until(lambda: chat.chat is None, "the chat is gone")
+        assert await app.session.chats.list_chats() == []
+        chat.prompt.write("/undo")
+        await pilot.press("enter")
+        await until(lambda: chat.chat is not None, "the chat is back")
+        await until(lambda: len(chat.transcript.turns) == 2, "its turns are shown")
+
+        assert roles_and_texts(chat) == [("user", "keep me"), ("assistant", "keep me")]
+
+
+async def test_the_list_of_chats_finds_words_of_an_answer(tmp_path: Path) -> None:
+    model = ScriptedModel(name=MODEL, turns=((EchoQuestion(), Say(text=" with a needle inside")),))
+    app = ApplianceUI(TestSession(tmp_path, model))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await ask(app, pilot, "first chat")
+        await pilot.press("ctrl+n")
+        await ask(app, pilot, "second chat")
+        await pilot.press("f2")
+        await until(lambda: "Chats · 2" in screen_text(app), "both chats are listed")
+        await pilot.press("slash", *"needle second")
+        await until(lambda: "1 found" in screen_text(app), "one is found")
+        await pilot.press("enter", "enter")
+        await until(lambda: app.screen is chat, "the chat is opened")
+
+        assert chat.chat is not None
+        assert chat.chat.title == "second chat"
+
+
+async def test_a_long_chat_mounts_only_its_last_page(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        stored = await app.session.chats.create()
+        for number in range(30):
+            async for _ in app.session.chats.ask(stored.id, f"question {number}"):
+                pass
+        await app.open_chat(stored.id)
+        await pilot.pause()
+        assert len(chat.query(TurnView)) < len(chat.transcript.turns) == 60
+        for _ in range(40):
+            await pilot.press("pageup")
+            await pilot.pause()
+
+        await until(lambda: len(chat.query(TurnView)) == 60, "all turns were loaded at the top")
