@@ -130,7 +130,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--removed", type=int, default=50, help="questions whose document is removed before")
     parser.add_argument("--modes", nargs="+", default=["hybrid", "dense", "text"])
-    parser.add_argument("--cite", choices=["quotes", "after"], default="quotes")
+    parser.add_argument("--cite", choices=["quotes", "model", "after"], default="quotes")
     parser.add_argument("--model", default="", help="the model that answers; none leaves it out")
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--library", type=Path, help="keep the indexed documents here, for the next run")

@@ -85,7 +85,7 @@ def document_question(settings: Settings, question: str, flags: QuestionFlags) -
         question=question,
         model=settings.model,
         collections=flags["collections"],
-        mode="after" if flags["cite"] == "after" else "quotes",
+        mode=flags["cite"],
         search_mode="dense" if mode == "dense" else "text" if mode == "text" else "hybrid",
         passages=flags["passages"],
         system=flags["system"] or "",

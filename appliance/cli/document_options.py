@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypedDict, TypeVar
+from typing import Literal, TypedDict, TypeVar
 
 import click
+
+CitationModeName = Literal["quotes", "model", "after"]
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -16,7 +18,7 @@ class DocumentFlags(TypedDict):
     collections: tuple[str, ...]
     search_mode: str
     passages: int
-    cite: str
+    cite: CitationModeName
 
 
 class ReadingFlags(TypedDict):
@@ -29,8 +31,9 @@ class ReadingFlags(TypedDict):
 _OPTIONS = (
     click.option("-c", "--collection", "collections", multiple=True, metavar="NAME",
                  help="Answer from the documents of this collection; may be repeated."),
-    click.option("--cite", type=click.Choice(["quotes", "after"]), default="quotes", show_default=True,
-                 help="With -c: quotes first, or stream prose and align it with the documents after."),
+    click.option("--cite", type=click.Choice(["quotes", "model", "after"]), default="quotes",
+                 show_default=True, help="With -c: quotes chosen by code before the answer, by the model under "
+                 "a grammar, or the answer streamed and checked after."),
     click.option("--mode", "search_mode", type=click.Choice(["hybrid", "dense", "text"]), default="hybrid",
                  show_default=True, help="With -c: search by words and meaning, by meaning, or by words."),
     click.option("-k", "--passages", type=click.IntRange(1, 1000), default=5, show_default=True,

@@ -12,7 +12,10 @@ from appliance.core.usage import Timings, Usage
 from appliance.retrieval.grounding import Citation, Evidence
 from appliance.retrieval.trace import SearchTrace
 
-CitationMode = Literal["quotes", "after"]
+CitationMode = Literal["quotes", "model", "after"]
+"""How quotes come about. `quotes`: code chooses sentences and the model answers from them. `model`: the model
+chooses under a grammar that lets it write nothing but words of the passages. `after`: the answer is streamed
+and aligned with the documents afterwards."""
 QuoteOrigin = Literal["model", "code"]
 AnswerKind = Literal["answered", "quoted_only", "refused"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ from appliance.context.citing import CitationList, cite
 from appliance.context.collective import asks_for_all
 from appliance.context.counting import RequestCounter
 from appliance.context.question import DocumentQuestion, check_collections, every_chunk, passage_of
-from appliance.context.quoting import QuestionEmbedding, choose_sentences
+from appliance.context.quoting import QuestionEmbedding, SentenceQuote, choose_sentences, quote_text
 from appliance.context.whole import WholeReader
 from appliance.context.wording import (
     ANSWER_PROSE,
@@ -26,6 +26,7 @@ from appliance.context.wording import (
     question_with,
 )
 from appliance.core.answer import AnswerInProgress
+from appliance.core.errors import ContextOverflowError
 from appliance.core.events import StreamEvent
 from appliance.core.messages import Conversation, SystemMessage, UserMessage
 from appliance.core.requests import GenerateRequest, GrammarFormat
@@ -51,13 +52,12 @@ OnEvent = Callable[[StreamEvent], None]
 class PreparedQuestion:
     """A question before the model: what was found and the prompt with its receipt.
 
-    `passages` are the chunks the prompt holds, in its order, and `scores` how well each was found.
+    `passages` are the chunks the prompt holds, in its order.
     """
 
     looked: Looked
     built: BuiltContext
     passages: tuple[StoredChunk, ...]
-    scores: tuple[float, ...]
     mode: CitationMode
 
 
@@ -104,36 +104,53 @@ class DocumentAsker:
     def _look(self, asked: DocumentQuestion) -> Looked:
         check_collections(self._library, asked)
         found = self._search(asked)
-        chunks, scores = self._to_read(asked, found)
+        evidence = weigh_evidence(found)
+        chunks = self._to_read(asked, found)
         coverage = Coverage(
             read_passages=0, all_passages=found.trace.searched_chunks, needs_all=asks_for_all(asked.question)
         )
         return Looked(
             found=found,
-            evidence=weigh_evidence(found),
+            evidence=evidence,
             chunks=tuple(chunks),
-            scores=tuple(scores),
+            quotes=self._quotes(asked, found) if evidence.is_enough else (),
             coverage=coverage,
         )
 
+    def _quotes(
+        self, asked: DocumentQuestion, found: SearchResult
+    ) -> tuple[tuple[StoredChunk, SentenceQuote], ...]:
+        chosen = choose_sentences(
+            asked.question,
+            [hit.chunk for hit in found.hits],
+            [hit.score for hit in found.hits],
+            embedding=self._embedding(),
+            limit=_CODE_QUOTES,
+        )
+        return tuple((found.hits[quote.passage].chunk, quote) for quote in chosen)
+
     async def _build(self, asked: DocumentQuestion, looked: Looked) -> PreparedQuestion:
         offered = await self._gateway.capabilities(asked.model)
-        can_quote = asked.mode == "quotes" and "json_schema" in offered.capabilities and bool(looked.chunks)
-        mode: CitationMode = "quotes" if can_quote else "after"
+        can_quote = "json_schema" in offered.capabilities and bool(looked.chunks)
+        mode: CitationMode = asked.mode if asked.mode != "model" or can_quote else "quotes"
         budget = ContextBudget(
             context_window=offered.context_window,
             reserved_tokens=asked.answer_tokens,
             margin_tokens=self._margin_tokens,
         )
-        built = await ContextBuilder(self._counter, budget).build(
-            _request(asked, mode), passages=[passage_of(chunk) for chunk in looked.chunks]
-        )
+        builder = ContextBuilder(self._counter, budget)
+        passages = [passage_of(chunk) for chunk in looked.chunks]
+        quotes = [] if mode == "model" else [quote_text(*one) for one in looked.quotes]
+        try:
+            built = await builder.build(_request(asked, mode, quotes), passages=passages)
+        except ContextOverflowError:
+            # The quotes repeat words of the passages; the question must not fail for them.
+            built = await builder.build(_request(asked, mode, ()), passages=passages)
         coverage = replace(looked.coverage, read_passages=len(built.passages))
         return PreparedQuestion(
             looked=replace(looked, coverage=coverage),
             built=built,
             passages=tuple(looked.chunks[place] for place in built.passages),
-            scores=tuple(looked.scores[place] for place in built.passages),
             mode=mode,
         )
 
@@ -149,19 +166,17 @@ class DocumentAsker:
             )
         )
 
-    def _to_read(self, asked: DocumentQuestion, found: SearchResult) -> tuple[list[StoredChunk], list[float]]:
+    def _to_read(self, asked: DocumentQuestion, found: SearchResult) -> list[StoredChunk]:
         """The best passages; for a question about everything all others behind them, while they are few."""
         chunks = [hit.chunk for hit in found.hits]
-        scores = [hit.score for hit in found.hits]
         if asks_for_all(asked.question) and found.trace.searched_chunks <= _WHOLE_COLLECTION_PASSAGES:
             known = {chunk.chunk_id for chunk in chunks}
-            others = [one for one in every_chunk(self._library, asked) if one.chunk_id not in known]
-            chunks, scores = [*chunks, *others], [*scores, *([0.0] * len(others))]
-        return chunks, scores
+            chunks += [one for one in every_chunk(self._library, asked) if one.chunk_id not in known]
+        return chunks
 
     async def _generate(self, prepared: PreparedQuestion, on_event: OnEvent | None) -> GenerateResult:
         request = prepared.built.request
-        if prepared.mode == "quotes":
+        if prepared.mode == "model":
             texts = [chunk.text for chunk in prepared.passages]
             grammar = quote_grammar(texts, max_quotes=_MODEL_QUOTES)
             request = replace(request, output=GrammarFormat(grammar=grammar))
@@ -186,16 +201,10 @@ class DocumentAsker:
             return texts[document_id]
 
         listed = CitationList(prepared.passages, document_text)
-        for quote in choose_sentences(
-            asked.question,
-            prepared.passages,
-            prepared.scores,
-            embedding=self._embedding(),
-            limit=_CODE_QUOTES,
-        ):
-            listed.add_sentence(quote)
+        for chunk, quote in prepared.looked.quotes:
+            listed.add_sentence(chunk, quote)
         prose = written
-        if prepared.mode == "quotes":
+        if prepared.mode == "model":
             quoted = parse_quoted_answer(written)
             prose = quoted.answer
             for passage, words in quoted.quotes:
@@ -214,13 +223,13 @@ class DocumentAsker:
         )
 
 
-def _request(asked: DocumentQuestion, mode: CitationMode) -> GenerateRequest:
-    instruction = ANSWER_QUOTES if mode == "quotes" else ANSWER_PROSE
+def _request(asked: DocumentQuestion, mode: CitationMode, quotes: Sequence[str]) -> GenerateRequest:
+    instruction = ANSWER_QUOTES if mode == "model" else ANSWER_PROSE
     return GenerateRequest(
         conversation=Conversation.of(
             SystemMessage(text=asked.system or SYSTEM),
             *asked.history,
-            UserMessage(text=question_with(asked.question, instruction)),
+            UserMessage(text=question_with(asked.question, instruction, quotes)),
         ),
         model=asked.model,
         sampling=replace(asked.sampling, max_tokens=asked.answer_tokens, stop=_stops(asked, mode)),
@@ -233,4 +242,4 @@ def _request(asked: DocumentQuestion, mode: CitationMode) -> GenerateRequest:
 
 def _stops(asked: DocumentQuestion, mode: CitationMode) -> tuple[str, ...]:
     """Small models go on with the prompt's own marks; prose ends before them. A grammar ends by itself."""
-    return asked.sampling.stop if mode == "quotes" else (*asked.sampling.stop, *_PROMPT_MARKS)[:16]
+    return asked.sampling.stop if mode == "model" else (*asked.sampling.stop, *_PROMPT_MARKS)[:16]

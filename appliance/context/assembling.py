@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from appliance.context.answers import AnswerKind, CitationMode, Coverage, DocumentAnswer
 from appliance.context.citing import CitedText
+from appliance.context.quoting import SentenceQuote
 from appliance.context.receipt import ContextReceipt, with_usage
 from appliance.core.results import GenerateResult, GenerateSuccess
 from appliance.core.usage import Timings, Usage
@@ -18,12 +19,12 @@ _NOTHING = CitedText(text="", sentences=(), citations=(), supported_share=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What was found for a question, whether that is enough, and the passages to read, best first."""
+    """What was found for a question, whether that is enough, the passages to read, best first, and quotes of them."""
 
     found: SearchResult
     evidence: Evidence
     chunks: tuple[StoredChunk, ...]
-    scores: tuple[float, ...]
+    quotes: tuple[tuple[StoredChunk, SentenceQuote], ...]
     coverage: Coverage
 
 

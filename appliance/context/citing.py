@@ -48,14 +48,13 @@ class CitationList:
         found = check_quote(quote, passage, self._passages)
         self._add(self._widened(found) if found.verdict != "absent" else found, "model")
 
-    def add_sentence(self, quote: SentenceQuote) -> None:
-        """Take a sentence that code chose."""
-        passage = self._passages[quote.passage]
+    def add_sentence(self, passage: StoredChunk, quote: SentenceQuote) -> None:
+        """Take a sentence of a passage that code chose."""
         self._add(
             Citation(
                 verdict="verified",
                 quote=passage.text[quote.start : quote.end],
-                passage=quote.passage + 1,
+                passage=self._number_of(passage),
                 claimed_passage=0,
                 document_id=passage.document_id,
                 source=passage.source,
@@ -92,6 +91,12 @@ class CitationList:
         number = len(self._citations) + 1
         self._citations.append(NumberedCitation(number=number, chosen_by=chosen_by, citation=checked))
         return number if checked.verdict != "absent" else 0
+
+    def _number_of(self, passage: StoredChunk) -> int:
+        """The place of a passage among those the model saw; 0 when it did not fit."""
+        return next(
+            (number for number, one in enumerate(self._passages, 1) if one.chunk_id == passage.chunk_id), 0
+        )
 
     def _widened(self, citation: Citation) -> Citation:
         passage = self._passages[citation.passage - 1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-RESERVED_TAGS = ("documents", "passage", "memory", "fact", "summary", "tool_result", "part", "notes")
+RESERVED_TAGS = ("documents", "passage", "memory", "fact", "summary", "tool_result", "notes", "quote")
 
 # Other forms of the angle bracket, and marks or invisible characters after it, would fool a reader too.
 _TAG = re.compile(

@@ -75,6 +75,11 @@ def choose_sentences(
     return tuple(sorted(quotes, key=lambda quote: (-quote.score, quote.passage, quote.start))[:limit])
 
 
+def quote_text(passage: StoredChunk, quote: SentenceQuote) -> str:
+    """Return the words of a quote as the passage has them."""
+    return passage.text[quote.start : quote.end]
+
+
 def sentence_around(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the span of the sentences that a span touches, unless that is longer than a quote may be."""
     touched = [span for span in sentence_spans(text) if span[0] < end and start < span[1]]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from appliance.context.delimiting import delimited
+
 PROMPT_ID = "documents"
 PROMPT_VERSION = "1"
 
@@ -28,6 +32,12 @@ REFINE_PART = (
 SUMMARISE = "Summarise the text in a few sentences."
 
 
-def question_with(question: str, instruction: str) -> str:
-    """Return the user's words with what the model shall do."""
-    return f"Question: {question}\n{instruction}"
+_QUOTES = "These words of the passages may answer it:"
+
+
+def question_with(question: str, instruction: str, quotes: Sequence[str] = ()) -> str:
+    """Return the user's words with what the model shall do, and words of the passages to look at first."""
+    asked = f"Question: {question}\n{instruction}"
+    if not quotes:
+        return asked
+    return "\n".join([asked, _QUOTES, *(delimited("quote", quote) for quote in quotes)])
