@@ -21,6 +21,7 @@ from appliance.core.errors import (
     ApplianceError,
     EngineCrashedError,
     InvalidRequestError,
+    ModelFileError,
     ProviderUnavailableError,
     error_of,
 )
@@ -168,27 +169,36 @@ class Engine:
         process = self._process
         if process is None:
             return
+        if self._info is None:
+            _kill(process)  # it is still loading and has nothing to save
         self._try_send(Close())
         try:
             await asyncio.wait_for(process.wait(), _CLOSE_WAIT_S)
         except TimeoutError:
-            process.kill()
+            _kill(process)
             await process.wait()
         if self._reader_task is not None:
             await asyncio.wait([self._reader_task])
         self._remove_runtime_file(process.pid)
 
     async def _launch(self) -> EngineInfo:
-        parent_end, worker_end = socket.socketpair()
         try:
-            self._process = await self._spawn(worker_end)
-        finally:
-            worker_end.close()
-        reader, self._writer = await asyncio.open_connection(sock=parent_end)
-        self._ready = asyncio.get_running_loop().create_future()
-        self._reader_task = asyncio.create_task(self._read_reports(reader, self._process))
-        self._send(Load(params=self._params))
-        self._info = await self._ready
+            parent_end, worker_end = socket.socketpair()
+            try:
+                process = self._process = await self._spawn(worker_end)
+            finally:
+                worker_end.close()
+        except OSError as exc:
+            raise ProviderUnavailableError(f"the model's process cannot be started: {exc}") from exc
+        try:
+            reader, self._writer = await asyncio.open_connection(sock=parent_end)
+            self._ready = asyncio.get_running_loop().create_future()
+            self._reader_task = asyncio.create_task(self._read_reports(reader, process))
+            self._send(Load(params=self._params))
+            self._info = await self._ready
+        except BaseException:
+            _kill(process)  # nobody would find it again, and it holds the weights
+            raise
         self._write_runtime_file(self._info)
         return self._info
 
@@ -213,10 +223,14 @@ class Engine:
             os.close(log)
 
     async def _read_reports(self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
-        with suppress(asyncio.IncompleteReadError, OSError):
+        try:
             while True:
                 (length,) = protocol.HEADER.unpack(await reader.readexactly(protocol.HEADER.size))
                 self._dispatch(protocol.decode_report(await reader.readexactly(length)))
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        except ValueError:
+            _kill(process)  # after a report that cannot be read, no other can be trusted
         await process.wait()
         self._bury(process)
 
@@ -231,7 +245,7 @@ class Engine:
             case Ready():
                 self._settle_ready(report.info)
             case LoadFailed():
-                self._settle_ready(error_of(report.failure))
+                self._settle_ready(_load_error(report))
             case CommandFailed():
                 if waiter := self._replies.pop(report.id, None):
                     _settle(waiter, error_of(report.failure))
@@ -253,16 +267,21 @@ class Engine:
         self._remove_runtime_file(process.pid)
         if not self._is_closed:
             self._deaths.append(monotonic())
-        error = EngineCrashedError(
-            f"the model's process {_how_it_ended(process.returncode)}",
-            hint="send the request again: the next one starts a new process" + self._log_hint(),
-        )
+        error = self._error_of_death(process.returncode)
         self._settle_ready(error)
         for mailbox in self._mailboxes.values():
             mailbox.put(Failed(failure=error.to_failure()))
         for waiter in self._replies.values():
             _settle(waiter, error)
         self._replies.clear()
+
+    def _error_of_death(self, returncode: int | None) -> EngineCrashedError:
+        if self._is_closed:
+            return EngineCrashedError("the engine was closed")
+        return EngineCrashedError(
+            f"the model's process {_how_it_ended(returncode)}",
+            hint="send the request again: the next one starts a new process" + self._log_hint(),
+        )
 
     async def _wait_out_deaths(self) -> None:
         recent = [death for death in self._deaths if monotonic() - death < _CALM_AFTER_S]
@@ -291,8 +310,8 @@ class Engine:
             raise EngineCrashedError("the model's process is gone")
         try:
             frame = protocol.encode_command(command)
-        except ValueError as exc:  # lone surrogates have no UTF-8 form
-            raise InvalidRequestError(f"the request holds text that is not valid Unicode: {exc}") from exc
+        except ValueError as exc:
+            raise InvalidRequestError(f"the request holds a value that cannot be sent: {exc}") from exc
         if len(frame) > protocol.FRAME_LIMIT_BYTES:
             raise InvalidRequestError(f"the request has {len(frame)} bytes; that is too much")
         self._writer.write(frame)
@@ -358,6 +377,17 @@ async def _admit(request: GenerateRequest) -> Admitted | None:
     if isinstance(request.output, TextFormat) and not request.tools:
         return None
     return await asyncio.to_thread(admit_request, request)
+
+
+def _load_error(report: LoadFailed) -> ApplianceError:
+    if report.is_bad_file:
+        return ModelFileError(report.failure.message, hint=report.failure.hint, **report.failure.details)
+    return error_of(report.failure)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
 
 
 def _settle(waiter: asyncio.Future[T], outcome: T | ApplianceError) -> None:

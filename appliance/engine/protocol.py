@@ -9,7 +9,8 @@ import struct
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from appliance.core.errors import Failure
 from appliance.core.events import StreamEvent
@@ -121,9 +122,10 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadFailed:
-    """The model cannot be loaded; the worker exits."""
+    """The model cannot be loaded; the worker exits. `is_bad_file` says that the weights are at fault."""
 
     failure: Failure
+    is_bad_file: bool = False
     kind: Literal["load_failed"] = "load_failed"
 
 
@@ -182,8 +184,28 @@ _REPORTS: TypeAdapter[Report] = TypeAdapter(Report)
 
 
 def encode_command(command: Command) -> bytes:
-    """Frame a command."""
-    return _frame(_COMMANDS.dump_json(command))
+    """Frame a command.
+
+    Raises:
+        ValueError: the other side could not read it: a value has the wrong type, or a text no UTF-8 form.
+    """
+    try:
+        return _frame(_COMMANDS.dump_json(command, warnings="error"))
+    except PydanticSerializationError:
+        return _frame(_encode_unusual(command))
+
+
+def _encode_unusual(command: Command) -> bytes:
+    """Encode values that are not of the declared type: a list for a tuple can be read, a text for a number not."""
+    try:
+        payload = _COMMANDS.dump_json(command, warnings="none")
+        _COMMANDS.validate_json(payload)
+    except PydanticSerializationError as exc:  # lone surrogates have no UTF-8 form
+        raise ValueError(f"it is not valid Unicode: {exc}") from exc
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}") from exc
+    return payload
 
 
 def decode_command(payload: bytes) -> Command:

@@ -1,7 +1,8 @@
 """The worker process: owns one model, reads commands from a private socket, runs the scheduler, writes reports.
 
 Two threads: the main one owns the native context and everything of the model; the other reads the socket, so that
-a cancel is seen during a forward pass. When the parent is gone the socket closes and the process ends at once.
+a cancel is seen during a forward pass. When the parent is gone the socket closes and the process ends at once, also
+while it still loads.
 """
 
 from __future__ import annotations
@@ -11,13 +12,21 @@ import queue
 import socket
 import sys
 import threading
+import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, perf_counter
 
 import psutil
 
-from appliance.core.errors import ApplianceError, EngineCrashedError, InternalError, StorageError
+from appliance.core.errors import (
+    ApplianceError,
+    EngineCrashedError,
+    InternalError,
+    ModelFileError,
+    StorageError,
+)
 from appliance.core.events import Failed, PrefillProgress, StreamEvent
 from appliance.engine import native, protocol
 from appliance.engine.loader import LoadedModel, load
@@ -84,15 +93,47 @@ class Connection:
         self.flush()
 
 
+class Inbox:
+    """Commands of the parent, read in a thread of their own. Cancels do not wait in the queue."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.commands: queue.Queue[Command] = queue.Queue(maxsize=_COMMAND_LIMIT)
+        self.cancelled: set[int] = set()
+        self.on_cancel: Callable[[int], None] = lambda _job_id: None
+
+    def start(self) -> None:
+        """Begin to read."""
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+
+    def forget_cancels(self, up_to: int) -> None:
+        """Forget the cancels of jobs that are over: those with ids up to this one."""
+        self.cancelled.difference_update([job_id for job_id in list(self.cancelled) if job_id <= up_to])
+
+    def _read(self) -> None:
+        try:
+            while (command := self._connection.read()) is not None:
+                if isinstance(command, Cancel):
+                    self.cancelled.add(command.id)
+                    self.on_cancel(command.id)
+                else:
+                    self.commands.put(command)
+        except OSError:
+            pass
+        except Exception:  # noqa: BLE001 without this thread no command would ever be seen again
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)  # the parent is gone; nothing may outlive it
+
+
 class Worker:
     """Runs commands on one loaded model."""
 
-    def __init__(self, connection: Connection, loaded: LoadedModel) -> None:
+    def __init__(self, connection: Connection, inbox: Inbox, loaded: LoadedModel) -> None:
         self._connection = connection
+        self._inbox = inbox
         self._loaded = loaded
-        self._commands: queue.Queue[Command] = queue.Queue(maxsize=_COMMAND_LIMIT)
-        self._cancelled: set[int] = set()
-        self._running_ids: set[int] = set()
+        self._last_submitted_id = 0
         self._is_closing = False
         self._save_after_s = 0.0
         self._scheduler = Scheduler(
@@ -102,12 +143,12 @@ class Worker:
             loaded.params,
             can_rewind=loaded.model.can_rewind,
             governor=None if native.can_use_gpu() else ThreadGovernor(loaded.info.threads),
-            is_cancelled=self._cancelled.__contains__,
+            is_cancelled=inbox.cancelled.__contains__,
         )
+        inbox.on_cancel = self._abort_prefill
 
     def run(self) -> None:
         """Serve until told to close or the parent is gone."""
-        threading.Thread(target=self._read_commands, name="commands", daemon=True).start()
         while not self._is_closing:
             self._take_commands()
             if not self._scheduler.is_idle:
@@ -119,28 +160,19 @@ class Worker:
             while self._loaded.cache.save_one():
                 pass
 
-    def _read_commands(self) -> None:
-        while (command := self._connection.read()) is not None:
-            if isinstance(command, Cancel):
-                self._cancel(command.id)
-            else:
-                self._commands.put(command)
-        os._exit(0)  # the parent is gone; nothing may outlive it
-
-    def _cancel(self, job_id: int) -> None:
-        self._cancelled.add(job_id)
+    def _abort_prefill(self, job_id: int) -> None:
         if job_id == self._scheduler.prefilling_id:
             self._loaded.context.abort()
 
     def _take_commands(self) -> None:
         """Carry out what is queued; when idle, wait for more and use the pause to save prefixes."""
         if self._scheduler.is_idle:
-            self._cancelled.clear()
+            self._inbox.forget_cancels(self._last_submitted_id)
             with suppress(queue.Empty):
-                self._carry_out(self._commands.get(timeout=self._idle_wait_s()))
+                self._carry_out(self._inbox.commands.get(timeout=self._idle_wait_s()))
         while not self._is_closing:
             try:
-                self._carry_out(self._commands.get_nowait())
+                self._carry_out(self._inbox.commands.get_nowait())
             except queue.Empty:
                 return
 
@@ -170,7 +202,7 @@ class Worker:
                 pass
 
     def _submit(self, command: Submit) -> None:
-        job_id = command.id
+        job_id = self._last_submitted_id = command.id
         arrived_s = perf_counter()
 
         def emit(event: StreamEvent) -> None:
@@ -256,7 +288,8 @@ def _load(connection: Connection, params: EngineParams) -> LoadedModel | None:
     try:
         return load(params, report)
     except ApplianceError as error:
-        connection.send(LoadFailed(failure=error.to_failure()))
+        is_bad_file = isinstance(error, ModelFileError)
+        connection.send(LoadFailed(failure=error.to_failure(), is_bad_file=is_bad_file))
         return None
 
 
@@ -267,11 +300,13 @@ def main() -> None:
     first = connection.read()
     if not isinstance(first, Load):
         return
+    inbox = Inbox(connection)
+    inbox.start()
     loaded = _load(connection, first.params)
     if loaded is None:
-        return
+        os._exit(0)
     connection.send(Ready(info=loaded.info))
-    Worker(connection, loaded).run()
+    Worker(connection, inbox, loaded).run()
     os._exit(0)  # skip native destructors: everything that must last is on disk
 
 

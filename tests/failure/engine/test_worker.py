@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from appliance.core.errors import ApplianceError, ModelFileError
+from appliance.core.errors import ApplianceError, EngineCrashedError, ModelFileError
 from appliance.core.events import Completed, Failed, PrefillProgress, TextDelta
 from appliance.engine.client import Engine
 from tests.conftest import REPOSITORY
@@ -161,3 +161,54 @@ async def test_text_that_is_no_unicode_is_refused(starter_engine: Engine) -> Non
 
     assert isinstance(failed, Failed)
     assert failed.failure.kind == "invalid_request"
+
+
+@pytest.mark.parametrize("wrong", [{"max_tokens": 5.5}, {"seed": 1.5}, {"stop": "abc"}], ids=str)
+async def test_a_value_of_the_wrong_type_is_refused_and_the_next_request_works(
+    starter_engine: Engine, wrong: dict[str, object]
+) -> None:
+    (failed,) = [event async for event in starter_engine.stream(ask("Hi", **wrong))]
+    _, completed = await answer(starter_engine, ask("Hi", max_tokens=2))
+
+    assert isinstance(failed, Failed)
+    assert failed.failure.kind == "invalid_request"
+    assert next(iter(wrong)) in failed.failure.message
+    assert completed.usage.output_tokens == 2
+
+
+async def test_a_list_of_stop_strings_is_as_good_as_a_tuple(starter_engine: Engine) -> None:
+    whole, _ = await answer(starter_engine, ask("Name three colours."))
+
+    text, _ = await answer(starter_engine, ask("Name three colours.", stop=[whole[4:8]]))
+
+    assert text == whole[: whole.index(whole[4:8])]
+
+
+async def test_a_start_that_is_cancelled_leaves_no_process(starter_weights: Path) -> None:
+    engine = open_engine(starter_weights, parallel=1)
+    async with closing_engine(engine):
+        loading = asyncio.create_task(engine.start())
+        while engine.pid is None:
+            await asyncio.sleep(0)
+        first_pid = engine.pid
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)
+        _, completed = await answer(engine, ask("Hi", max_tokens=2))
+
+        assert completed.usage.output_tokens == 2
+        assert engine.pid != first_pid
+        assert not psutil.pid_exists(first_pid)
+
+
+async def test_closing_an_engine_that_loads_does_not_wait_for_the_load(starter_weights: Path) -> None:
+    engine = open_engine(starter_weights, parallel=1)
+    loading = asyncio.create_task(engine.start())
+    while engine.pid is None:
+        await asyncio.sleep(0)
+    pid = engine.pid
+    await engine.close()
+    (outcome,) = await asyncio.gather(loading, return_exceptions=True)
+
+    assert isinstance(outcome, EngineCrashedError)
+    assert "closed" in outcome.message
+    assert not psutil.pid_exists(pid)
