@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # One candidate as llama.cpp's sampler chain takes it.
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("probability", np.float32)])
 
+# Logits divided by less overflow; at this one, a draw already takes the largest logit.
+_LEAST_TEMPERATURE = 1e-6
+
 _RANDOM_SEED = 0xFFFFFFFF  # llama.cpp takes this value for "draw a seed", so it is never passed on
 
 
@@ -137,6 +140,6 @@ def _drawing_links(params: SamplingParams, seed: int) -> list[lib.llama_sampler_
         links.append(lib.llama_sampler_init_top_p(params.top_p, 1))
     if params.min_p > 0.0:
         links.append(lib.llama_sampler_init_min_p(params.min_p, 1))
-    links.append(lib.llama_sampler_init_temp(params.temperature))
+    links.append(lib.llama_sampler_init_temp(max(params.temperature, _LEAST_TEMPERATURE)))
     links.append(lib.llama_sampler_init_dist(seed))
     return links

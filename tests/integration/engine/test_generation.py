@@ -60,6 +60,15 @@ async def test_a_seed_makes_a_drawn_answer_repeatable(starter_weights: Path) -> 
     assert drawn[0] != drawn[2]
 
 
+@pytest.mark.parametrize("temperature", [1e-6, 1e-38, 1e-45, 1e-300])
+async def test_a_tiny_temperature_is_as_good_as_greedy(starter_engine: Engine, temperature: float) -> None:
+    greedy, _ = await answer(starter_engine, ask(QUESTIONS[2]))
+
+    drawn, _ = await answer(starter_engine, ask(QUESTIONS[2], temperature=temperature, seed=1))
+
+    assert drawn == greedy
+
+
 async def test_the_largest_seed_is_a_seed_too(starter_engine: Engine) -> None:
     request = ask(QUESTIONS[2], temperature=1.0, seed=2**32 - 1, max_tokens=12)
 
