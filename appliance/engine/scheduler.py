@@ -242,6 +242,8 @@ class Scheduler:
         limit = params.shared_prefill_chunk_tokens if is_shared else params.prefill_chunk_tokens
         count = _chunk_tokens(slot.evaluated, slot.pending, limit)
         is_last = count == slot.pending
+        if is_last:
+            slot.show_forced()
         chunk = (
             slot.tokens[slot.evaluated :] if is_last else slot.tokens[slot.evaluated : slot.evaluated + count]
         )

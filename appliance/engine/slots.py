@@ -158,6 +158,11 @@ class Slot:
         elif outcome.state == "failed":
             self.fail(constrained.error(outcome).to_failure())
 
+    def show_forced(self) -> None:
+        """Show what will be written whatever the logits say; it need not wait for the pass that evaluates it."""
+        if self.constrained is not None and not self.is_generating:
+            self._show_constrained(self.constrained.outcome())
+
     def _show_constrained(self, outcome: DecodeOutcome) -> None:
         calls = self.job.calls
         if calls is None:

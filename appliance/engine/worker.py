@@ -27,7 +27,7 @@ from appliance.core.errors import (
     ModelFileError,
     StorageError,
 )
-from appliance.core.events import Failed, PrefillProgress, StreamEvent
+from appliance.core.events import Failed, PrefillProgress, StreamEvent, TextDelta
 from appliance.engine import native, protocol
 from appliance.engine.loader import LoadedModel, load
 from appliance.engine.params import EngineParams, EngineStats
@@ -204,12 +204,16 @@ class Worker:
     def _submit(self, command: Submit) -> None:
         job_id = self._last_submitted_id = command.id
         arrived_s = perf_counter()
+        has_text = False
 
         def emit(event: StreamEvent) -> None:
             report = Emitted(id=job_id, at_s=monotonic(), event=event)
+            nonlocal has_text
             self._connection.collect(report)
-            if isinstance(event, PrefillProgress):
-                self._connection.flush()  # a long pass follows, and the caller wants to see that it runs
+            is_first_text = isinstance(event, TextDelta) and not has_text
+            has_text = has_text or is_first_text
+            if is_first_text or isinstance(event, PrefillProgress):
+                self._connection.flush()  # a long pass may follow, and the caller wants to see that it runs
 
         self._save_after_s = monotonic() + _IDLE_BEFORE_SAVE_S
         try:

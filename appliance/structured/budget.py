@@ -40,7 +40,7 @@ class ClosingWatch:
 
     def note_forced(self, written: int, count: int) -> None:
         """What must follow a place to close from leads to another one, while there is room to spare."""
-        if self.safe_tokens == written and self._max_tokens - written - count >= self._reserve:
+        if self.safe_tokens == written and self._max_tokens - written >= self._reserve:
             self.safe_tokens = written + count
 
     def still_fits(self, constraint: Constraint) -> bool:

@@ -10,7 +10,15 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from appliance.core.events import Completed, Failed, ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
+from appliance.core.events import (
+    Completed,
+    Failed,
+    PrefillProgress,
+    ReasoningDelta,
+    StreamEvent,
+    TextDelta,
+    ToolCallDelta,
+)
 from appliance.core.messages import AssistantMessage, Conversation, ToolCall, ToolMessage, UserMessage
 from appliance.core.requests import (
     ChoiceFormat,
@@ -241,3 +249,20 @@ async def test_a_budget_that_runs_out_still_closes_the_json(starter_engine: Engi
     assert list(json.loads(text_of(events))) == ["story"]
     assert last.usage.output_tokens <= 9
     assert all(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def test_text_that_must_come_does_not_wait_for_the_pass_that_evaluates_it(
+    starter_engine: Engine,
+) -> None:
+    output = schema(field("a_long_name_that_takes_several_tokens", {"type": "boolean"}))
+
+    events = await events_of(starter_engine, held_to(output, "Answer yes or no.", max_tokens=60))
+
+    first = next(event for event in events if isinstance(event, TextDelta))
+    whole = max(i for i, event in enumerate(events) if isinstance(event, PrefillProgress))
+    assert first.text.startswith('{"a_long_name_that_takes_several_tokens"')
+    assert first.text != text_of(events)
+    assert events.index(first) < whole
+    assert json.loads(text_of(events)) in (
+        {"a_long_name_that_takes_several_tokens": value} for value in (True, False)
+    )
