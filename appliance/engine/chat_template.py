@@ -8,18 +8,21 @@ carries no marker is tokenised exactly as by llama.cpp's own tools, and only the
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import re
+import resource
 import secrets
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from types import FrameType
 from typing import NoReturn
 
 import jinja2
+import psutil
 from jinja2.exceptions import SecurityError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -29,9 +32,18 @@ from appliance.core.messages import AssistantMessage, Message, SystemMessage, To
 from appliance.core.requests import ToolSpec
 
 RENDER_LIMIT_S = 2.0
+
+# A signal cannot stop a single long operation of Python itself; after this much longer the process ends.
+_STUCK_LIMIT_S = 3.0
+_STDERR = 2
+
+_RENDER_MEMORY_BYTES = 512 << 20
+_MOST_BYTES_A_CHARACTER = 4
 _OUTPUT_SLACK_CHARACTERS = 1 << 20
 _TEMPLATE_LIMIT_CHARACTERS = 1 << 18
 _REPEAT_LIMIT_CHARACTERS = 1 << 16
+
+_OTHER_TEMPLATE_HINT = "give another one with `chat_template` in the model card"
 
 # Used where the weights carry no template: the plain text of the turns, as base models continue it.
 PLAIN_TEMPLATE = "{%- for message in messages -%}{{ message.content }}\n{% endfor -%}"
@@ -102,13 +114,7 @@ class ChatTemplate:
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = _strftime_now
         environment.globals.pop("lipsum", None)
-        try:
-            self._template = environment.from_string(self.source)
-        except (jinja2.TemplateError, RecursionError) as exc:
-            raise ModelFileError(
-                f"the chat template is no valid Jinja: {exc}",
-                hint="give another one with `chat_template` in the model card",
-            ) from exc
+        self._template = _compile(environment, self.source)
 
     @property
     def supports_tools(self) -> bool:
@@ -142,7 +148,7 @@ class ChatTemplate:
         parts: list[str] = []
         length = 0
         try:
-            with _time_limit(RENDER_LIMIT_S):
+            with _memory_limit(limit_characters), _time_limit(RENDER_LIMIT_S):
                 for part in self._template.generate(variables):
                     length += len(part)
                     if length > limit_characters:
@@ -164,11 +170,26 @@ class ChatTemplate:
         ) as exc:
             raise ModelFileError(
                 f"the chat template failed on this conversation: {exc}",
-                hint="give another one with `chat_template` in the model card",
+                hint=_OTHER_TEMPLATE_HINT,
             ) from exc
         except (RecursionError, MemoryError) as exc:
             raise ModelFileError("the chat template recursed or grew without end") from exc
         return "".join(parts)
+
+
+def _compile(environment: jinja2.Environment, source: str) -> jinja2.Template:
+    """Compile a template; Jinja computes constant expressions here, so the limits hold here too."""
+    try:
+        with _memory_limit(len(source)), _time_limit(RENDER_LIMIT_S):
+            return environment.from_string(source)
+    except (jinja2.TemplateError, RecursionError) as exc:
+        raise ModelFileError(
+            f"the chat template is no valid Jinja: {exc}", hint=_OTHER_TEMPLATE_HINT
+        ) from exc
+    except (TimeoutError, MemoryError) as exc:
+        raise ModelFileError(
+            "the chat template takes too much time or memory to compile", hint=_OTHER_TEMPLATE_HINT
+        ) from exc
 
 
 class _TemplateRefusalError(Exception):
@@ -290,15 +311,38 @@ def _strftime_now(pattern: str) -> str:
 
 @contextmanager
 def _time_limit(limit_s: float) -> Iterator[None]:
-    """Raise TimeoutError in the main thread when the body runs too long; a signal ends even an endless loop."""
+    """Raise TimeoutError in the main thread when the body runs too long; a signal ends even an endless loop.
+
+    One operation that no signal interrupts, such as comparing lists nested without end, ends the process.
+    """
 
     def expire(_signal: int, _frame: FrameType | None) -> NoReturn:
         raise TimeoutError
 
+    faulthandler.dump_traceback_later(limit_s + _STUCK_LIMIT_S, exit=True, file=_STDERR)
     previous = signal.signal(signal.SIGALRM, expire)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, previous)
+
+
+@contextmanager
+def _memory_limit(characters: int) -> Iterator[None]:
+    """Let the body take memory for texts of so many characters and no more; beyond that, MemoryError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = psutil.Process().memory_info().vms + _RENDER_MEMORY_BYTES
+    wanted += 2 * _MOST_BYTES_A_CHARACTER * characters
+    is_tighter = soft == resource.RLIM_INFINITY or wanted < soft
+    if is_tighter:
+        with suppress(OSError, ValueError):  # not every system can limit it
+            resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+    try:
+        yield
+    finally:
+        if is_tighter:
+            with suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

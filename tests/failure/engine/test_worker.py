@@ -212,3 +212,22 @@ async def test_closing_an_engine_that_loads_does_not_wait_for_the_load(starter_w
     assert isinstance(outcome, EngineCrashedError)
     assert "closed" in outcome.message
     assert not psutil.pid_exists(pid)
+
+
+STUCK_TEMPLATE = (
+    "{% set n = namespace(a=[1], b=[1]) %}"
+    "{% for i in range(60) %}{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% endfor %}"
+    "{{ n.a == n.b }}"
+)
+
+
+@pytest.mark.slow
+async def test_a_template_that_nothing_can_interrupt_ends_its_process_not_the_caller(
+    starter_weights: Path,
+) -> None:
+    engine = open_engine(starter_weights, parallel=1, chat_template=STUCK_TEMPLATE)
+    async with closing_engine(engine), asyncio.timeout(90):
+        (failed,) = [event async for event in engine.stream(ask("hello"))]
+
+    assert isinstance(failed, Failed)
+    assert failed.failure.kind == "engine_crashed"
