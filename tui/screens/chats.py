@@ -28,7 +28,9 @@ class ChatsScreen(Frame):
     CSS_PATH = "chats.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back"),
-        Binding("slash", "search", "Search"),
+        Binding("down", "app.focus_next", show=False),
+        # Priority: what is typed right behind the slash must find the field focused, or it would be commands.
+        Binding("slash", "search", "Search", priority=True),
         Binding("n", "new_chat", "New"),
         Binding("r", "rename", "Rename"),
         Binding("p", "pin", "Pin"),
@@ -43,6 +45,7 @@ class ChatsScreen(Frame):
         self._query = query
         self._shelf: int = 0
         self._chats: dict[str, Chat] = {}
+        self._hidden_turns: set[str] = set()
 
     def compose(self) -> ComposeResult:
         yield Plain(classes="page-title")
@@ -65,8 +68,12 @@ class ChatsScreen(Frame):
         self.app.pop_screen()
 
     def action_search(self) -> None:
-        """Go to the search field."""
-        self.query_one("#query").focus()
+        """Go to the search field; there, a slash is a slash."""
+        field = self.query_one("#query", Input)
+        if field.has_focus:
+            field.insert_text_at_cursor("/")
+        else:
+            self.set_focus(field)
 
     async def action_new_chat(self) -> None:
         """Begin a new chat."""
@@ -129,12 +136,20 @@ class ChatsScreen(Frame):
         await self._list()
 
     @on(Input.Submitted, "#query")
-    def _to_list(self) -> None:
-        self.query_one("#chats").focus()
+    async def _open_found(self) -> None:
+        option = self.query_one("#chats", OptionList).highlighted_option
+        if option is not None:
+            await self._open_option(option)
 
     @on(OptionList.OptionSelected, "#chats")
     async def _open(self, event: OptionList.OptionSelected) -> None:
-        chat_id = (event.option.id or "").partition(":")[0]
+        await self._open_option(event.option)
+
+    async def _open_option(self, option: Option) -> None:
+        chat_id, _, turn_id = (option.id or "").partition(":")
+        turn_id = turn_id.partition(":")[0]
+        if turn_id in self._hidden_turns:
+            await self.session.chats.show_branch_of(turn_id)
         chat = self._chats.get(chat_id)
         if chat is not None and chat.is_deleted:
             self.notify_plain("this chat is in the trash · u brings back the one deleted last", is_bad=True)
@@ -176,13 +191,16 @@ class ChatsScreen(Frame):
     async def _found(self, query: str) -> list[Option]:
         hits = await self.session.chats.search(query)
         self._chats = {}
+        self._hidden_turns = {hit.turn_id for hit in hits if not hit.is_shown}
         options: list[Option] = []
         for position, hit in enumerate(hits):
             aside = "  (another branch)" if not hit.is_shown else ""
             head = Content.assemble((shown_line(hit.chat_title, 60), "bold"), (aside, "$text-muted"))
             excerpt = shown_line(hit.excerpt, 200)
             line = Content.assemble(f"  {hit.role or 'title'}: ", excerpt)
-            options.append(Option(Content("\n").join([head, line]), id=f"{hit.chat_id}:{position}"))
+            options.append(
+                Option(Content("\n").join([head, line]), id=f"{hit.chat_id}:{hit.turn_id}:{position}")
+            )
         return options
 
 

@@ -31,7 +31,8 @@ class LibraryScreen(WorkingScreen):
     CSS_PATH = "rows.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back"),
-        Binding("slash", "search", "Search"),
+        # Priority: what is typed right behind the slash must find the field focused, or it would be commands.
+        Binding("slash", "search", "Search", priority=True),
         Binding("a", "add", "Add"),
         Binding("d,delete", "remove", "Remove"),
         Binding("w", "why", "Why this order"),
@@ -91,8 +92,12 @@ class LibraryScreen(WorkingScreen):
             self.query_one("#detail", Plain).show("No documents yet. a adds a file or a folder.")
 
     def action_search(self) -> None:
-        """Go to the search field."""
-        self.query_one(Input).focus()
+        """Go to the search field; there, a slash is a slash."""
+        field = self.query_one(Input)
+        if field.has_focus:
+            field.insert_text_at_cursor("/")
+        else:
+            self.set_focus(field)
 
     @on(Input.Submitted)
     def _submit(self, event: Input.Submitted) -> None:

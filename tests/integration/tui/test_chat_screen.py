@@ -278,7 +278,7 @@ async def test_the_list_of_chats_finds_words_of_an_answer(tmp_path: Path) -> Non
         await until(lambda: "Chats · 2" in screen_text(app), "both chats are listed")
         await pilot.press("slash", *"needle second")
         await until(lambda: "1 found" in screen_text(app), "one is found")
-        await pilot.press("enter", "enter")
+        await pilot.press("enter")
         await until(lambda: app.screen is chat, "the chat is opened")
 
         assert chat.chat is not None

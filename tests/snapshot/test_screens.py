@@ -1,0 +1,132 @@
+"""Every screen at 80×24 and 160×50, as text. `UPDATE_SNAPSHOTS=1` writes the files anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from appliance.providers.script import Say, ScriptedModel, Think
+from tests.screen_text import screen_text, until
+from tests.ui_session import MODEL, TestSession
+from tui.app import ApplianceUI
+from tui.screens.chat import ChatScreen
+
+FOLDER = Path(__file__).with_name("screens")
+SIZES = [(80, 24), (160, 50)]
+ANSWER = """# Rivers
+
+The **Danube** is long, see [a map](https://example.org/map).
+
+```python
+def length(river):
+    return LENGTHS[river]
+```
+
+| river | km |
+|---|---|
+| Danube | 2850 |
+| 長江 | 6300 |
+
+1. first
+2. second 🎉
+"""
+MODEL_OF_SCREENS = ScriptedModel(name=MODEL, turns=((Think(text="Which rivers?"), Say(text=ANSWER)),))
+
+Visit = Callable[[ApplianceUI, Pilot[None]], Awaitable[None]]
+
+
+async def welcome(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await pilot.pause()
+
+
+async def chat(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    screen = app.screen
+    assert isinstance(screen, ChatScreen)
+    screen.prompt.write("Which rivers are long?")
+    await pilot.press("enter")
+    await until(lambda: len(screen.transcript.turns) == 2 and not screen.is_answering, "the answer ends")
+    await pilot.pause()
+
+
+async def slash(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await pilot.press("slash", "s")
+
+
+async def receipt(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await chat(app, pilot)
+    await pilot.press("ctrl+t")
+
+
+async def chats(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await chat(app, pilot)
+    await pilot.press("f2")
+    await until(lambda: "Chats · 1" in screen_text(app), "the chat is listed")
+
+
+async def models(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await pilot.press("f4")
+    await until(lambda: "tight" in screen_text(app), "the models are listed")
+
+
+async def pulled(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await models(app, pilot)
+    await pilot.press("p")
+    await until(lambda: "sha256 checked" in screen_text(app), "the pull ends")
+
+
+async def library(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await pilot.press("f3")
+    await until(lambda: "3 documents" in screen_text(app), "the documents are listed")
+
+
+async def found(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await library(app, pilot)
+    await pilot.press("slash", *"notice", "enter")
+    await until(lambda: "1 passages" in screen_text(app), "a passage is found")
+
+
+async def why(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await found(app, pilot)
+    await pilot.press("w")
+
+
+async def settings(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await pilot.press("f5")
+
+
+async def log(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await pilot.press("f6")
+
+
+async def help_page(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await pilot.press("f1")
+
+
+VISITS: tuple[Visit, ...] = (
+    welcome, chat, slash, receipt, chats, models, pulled, library, found, why, settings, log, help_page,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("visit", VISITS, ids=lambda visit: visit.__name__)
+async def test_a_screen_looks_as_it_did(
+    visit: Visit, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    app = ApplianceUI(TestSession(tmp_path, MODEL_OF_SCREENS))
+    async with app.run_test(size=size) as pilot:
+        await until(lambda: app.model_state == "ready", "the model is loaded")
+        await pilot.pause()
+        await visit(app, pilot)
+        await pilot.pause()
+        shown = screen_text(app)
+
+    expected = FOLDER / f"{visit.__name__}-{size[0]}x{size[1]}.txt"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        expected.parent.mkdir(exist_ok=True)
+        expected.write_text(shown, encoding="utf-8")
+    assert shown == expected.read_text(encoding="utf-8")
