@@ -88,8 +88,9 @@ class RepairedAnswer:
     async def events(self) -> AsyncGenerator[StreamEvent]:
         """Yield progress, then the text of the valid answer, then one terminal event."""
         first = _HeldAnswer(JudgedAnswer(self._judge, self._judge.told, self._attempt))
-        async for event in first.progress():
-            yield event
+        async with aclosing(first.progress()) as events:
+            async for event in events:
+                yield event
         request = self._repair_request(first.answer)
         if request is None:
             self.value = first.answer.value
@@ -97,8 +98,9 @@ class RepairedAnswer:
                 yield event
             return
         second = _HeldAnswer(JudgedAnswer(self._judge, request, self._attempt))
-        async for event in second.progress():
-            yield _added(event, first.ending)
+        async with aclosing(second.progress()) as events:
+            async for event in events:
+                yield _added(event, first.ending)
         self.value = second.answer.value
         for event in self._outcome(first, second):
             yield event

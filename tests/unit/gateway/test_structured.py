@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Literal
 
@@ -342,6 +343,29 @@ async def test_a_failure_of_the_provider_is_not_repaired() -> None:
     assert result.failure == crash
     assert result.partial.text == '{"tot'
     assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize("answer_type", [None, Invoice])
+async def test_closing_the_stream_closes_the_provider_at_once(answer_type: object) -> None:
+    provider = says('{"total": 3}', '{"total": 5}')
+    closed: list[str] = []
+    play = provider.stream
+
+    async def stream(request: GenerateRequest) -> AsyncGenerator[StreamEvent]:
+        try:
+            async for event in play(request):
+                yield event
+        finally:
+            closed.append(request.model)
+
+    provider.stream = stream  # type: ignore[method-assign]
+    output = JsonSchemaFormat(schema_json='{"type": "object"}')
+    events = gateway_of(provider).stream(asked(output=output), answer_type)
+    await anext(events)
+
+    await events.aclose()
+
+    assert closed == ["model"]
 
 
 class Broken(BaseModel):
