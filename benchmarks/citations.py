@@ -100,7 +100,11 @@ class Tally:
 def main() -> None:
     """Run from the command line."""
     options = _options()
-    questions = _questions(options.data)
+    questions = [
+        question
+        for question in _questions(options.data)
+        if int(question.paragraph.removeprefix("p")) >= options.first_paragraph
+    ]
     random.Random(options.seed).shuffle(questions)
     settings = load_settings({"context_window": options.context})
     model = _SILENT if options.model == "none" else options.model or settings.model
@@ -129,6 +133,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, help="folder of corpus.jsonl and queries.jsonl")
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--removed", type=int, default=50, help="questions whose document is removed before")
+    parser.add_argument(
+        "--first-paragraph",
+        type=int,
+        default=120,
+        help="thresholds were chosen on paragraphs 0 to 119; 0 takes all",
+    )
     parser.add_argument("--modes", nargs="+", default=["hybrid", "dense", "text"])
     parser.add_argument("--cite", choices=["quotes", "model", "after"], default="quotes")
     parser.add_argument("--model", default="", help="the model that answers; none leaves it out")

@@ -15,7 +15,13 @@ from appliance.context.citing import CitationList, cite
 from appliance.context.collective import asks_for_all
 from appliance.context.counting import RequestCounter
 from appliance.context.question import DocumentQuestion, check_collections, every_chunk, passage_of
-from appliance.context.quoting import QuestionEmbedding, SentenceQuote, choose_sentences, quote_text
+from appliance.context.quoting import (
+    LEAST_RELEVANCE,
+    QuestionEmbedding,
+    SentenceQuote,
+    choose_sentences,
+    quote_text,
+)
 from appliance.context.whole import WholeReader
 from appliance.context.wording import (
     ANSWER_PROSE,
@@ -105,6 +111,9 @@ class DocumentAsker:
         check_collections(self._library, asked)
         found = self._search(asked)
         evidence = weigh_evidence(found)
+        quotes = self._quotes(asked, found) if evidence.is_enough else ()
+        if not any(quote.relevance >= LEAST_RELEVANCE for _, quote in quotes):
+            evidence = replace(evidence, is_enough=False)
         chunks = self._to_read(asked, found)
         coverage = Coverage(
             read_passages=0, all_passages=found.trace.searched_chunks, needs_all=asks_for_all(asked.question)
@@ -113,7 +122,7 @@ class DocumentAsker:
             found=found,
             evidence=evidence,
             chunks=tuple(chunks),
-            quotes=self._quotes(asked, found) if evidence.is_enough else (),
+            quotes=quotes,
             coverage=coverage,
         )
 

@@ -63,7 +63,9 @@ def test_a_short_answer_without_its_words_in_a_quote_and_a_question_are_unverifi
 def test_a_quote_of_the_model_is_widened_to_its_sentence_and_keeps_one_number() -> None:
     citations = listed()
     citations.add_model_quote(1, "expires at the end")
-    citations.add_sentence(LEAVE, SentenceQuote(passage=0, start=46, end=len(LEAVE.text), score=1.0))
+    citations.add_sentence(
+        LEAVE, SentenceQuote(passage=0, start=46, end=len(LEAVE.text), relevance=1.0, score=1.0)
+    )
 
     [one] = citations.citations
     assert one.citation.quote == "Unused leave expires at the end of March."
@@ -90,7 +92,7 @@ def test_a_quote_with_the_wrong_number_is_corrected_and_one_that_is_nowhere_is_a
 )
 def test_the_stored_document_has_the_last_word(stored: str | None) -> None:
     citations = CitationList(CHUNKS, lambda _: stored)
-    citations.add_sentence(LEAVE, SentenceQuote(passage=0, start=0, end=45, score=1.0))
+    citations.add_sentence(LEAVE, SentenceQuote(passage=0, start=0, end=45, relevance=1.0, score=1.0))
 
     [one] = citations.citations
     assert one.citation.verdict == "absent"
