@@ -57,7 +57,7 @@ def _read(path: Path) -> RunningWorker | None:
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         worker = _worker(facts)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         _remove_when_old(path)
         return None
     if worker is None:
@@ -70,6 +70,8 @@ def _worker(facts: dict[str, object]) -> RunningWorker | None:
     import psutil
 
     pid, started_at = _integer(facts, "pid"), cast(float, facts["started_at"])
+    if not 0 <= started_at <= datetime.now(UTC).timestamp() + _STARTED_SLACK_S:
+        raise ValueError(f"started_at is {started_at}")
     try:
         process = psutil.Process(pid)
         is_other = process.create_time() > started_at + _STARTED_SLACK_S

@@ -1,11 +1,14 @@
 """Running workers are told from what dead ones left behind."""
 
 import json
+import math
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from appliance.cli.ps import running_workers
 
@@ -62,6 +65,19 @@ def test_a_file_that_is_being_written_is_left_alone_and_an_old_broken_one_is_rem
 
     assert running_workers(tmp_path) == []
     assert (fresh.exists(), old.exists()) == (True, False)
+
+
+@pytest.mark.parametrize("started_at", [math.nan, math.inf, -1.0, 1e308, 99999999999.0])
+def test_a_start_that_no_process_can_have_is_not_listed(tmp_path: Path, started_at: float) -> None:
+    runtime_file(tmp_path, os.getpid(), started_at=started_at)
+
+    assert running_workers(tmp_path) == []
+
+
+def test_a_file_nested_without_end_is_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "1.json").write_text("[" * 100_000, encoding="utf-8")
+
+    assert running_workers(tmp_path) == []
 
 
 def test_a_folder_that_is_not_there_holds_no_workers(tmp_path: Path) -> None:
