@@ -167,7 +167,8 @@ class Scheduler:
             constrain=self._constrain,
             started_s=perf_counter(),
         )
-        slot.report_prefill()
+        if not slot.is_finished:
+            slot.report_prefill()
         return slot
 
     def _constrain(self, slot: Slot, base: list[int]) -> ConstrainedText:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from appliance.core.errors import Failure, MalformedOutputError
+from appliance.core.errors import ApplianceError, Failure, MalformedOutputError, SchemaRejectedError
 from appliance.core.events import (
     Completed,
     Failed,
@@ -28,6 +28,7 @@ from appliance.engine.reasoning import ReasoningParser
 from appliance.engine.sampler import Sampler
 from appliance.engine.tool_calls import CallSplitter
 from appliance.structured.admission import Admitted
+from appliance.structured.constraint import ConstraintFailedError
 from appliance.structured.decoder import DecodeOutcome
 
 if TYPE_CHECKING:
@@ -111,7 +112,11 @@ class Slot:
         self._tag_tokens = frozenset(tokens[0] for tokens in tag_tokens if len(tokens) == 1)
 
     def _begin_constrained(self, base: list[int]) -> None:
-        self.constrained = self.constrain(self, base)
+        try:
+            self.constrained = self.constrain(self, base)
+        except ApplianceError as error:
+            self.fail(error.to_failure())
+            return
         self.tokens = list(base)
         if not self.is_generating:
             self.first_plan = self._plan_constrained(self.constrained)
@@ -128,7 +133,11 @@ class Slot:
         return Plan(self.evaluated, self.tokens[self.evaluated :], 1)
 
     def _plan_constrained(self, constrained: ConstrainedText) -> Plan | None:
-        plan = constrained.plan()
+        try:
+            plan = constrained.plan()
+        except ConstraintFailedError as error:
+            self._refuse(error)
+            return None
         if plan is None:
             self._settle(constrained, constrained.outcome())
             return None
@@ -139,7 +148,12 @@ class Slot:
         """Act on the logits of a constrained text's plan."""
         assert self.constrained is not None
         self._note_first_token()
-        self._settle(self.constrained, self.constrained.take(rows))
+        try:
+            outcome = self.constrained.take(rows)
+        except ConstraintFailedError as error:
+            self._refuse(error)
+            return
+        self._settle(self.constrained, outcome)
         written = self.constrained.counts[0]
         if not self.is_finished and written >= self._reported_tokens + _TOKENS_BETWEEN_REPORTS:
             self._reported_tokens = written
@@ -158,9 +172,14 @@ class Slot:
         elif outcome.state == "failed":
             self.fail(constrained.error(outcome).to_failure())
 
+    def _refuse(self, error: ConstraintFailedError) -> None:
+        """A grammar can reach its limits only here, with the model's own vocabulary."""
+        refusal = SchemaRejectedError(f"the format is too large to follow: {error.message}", hint=error.hint)
+        self.fail(refusal.to_failure())
+
     def show_forced(self) -> None:
         """Show what will be written whatever the logits say; it need not wait for the pass that evaluates it."""
-        if self.constrained is not None and not self.is_generating:
+        if self.constrained is not None and not (self.is_generating or self.is_finished):
             self._show_constrained(self.constrained.outcome())
 
     def _show_constrained(self, outcome: DecodeOutcome) -> None:

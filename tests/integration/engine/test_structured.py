@@ -266,3 +266,28 @@ async def test_text_that_must_come_does_not_wait_for_the_pass_that_evaluates_it(
     assert json.loads(text_of(events)) in (
         {"a_long_name_that_takes_several_tokens": value} for value in (True, False)
     )
+
+
+HOSTILE = [
+    pytest.param(JsonSchemaFormat(schema_json='{"type": '), id="no JSON"),
+    pytest.param(schema({"$ref": "https://example.org/s.json"}), id="remote reference"),
+    pytest.param(JsonSchemaFormat(schema_json='{"items": ' * 3000 + "{}" + "}" * 3000), id="deep"),
+    pytest.param(schema({"type": "string", "pattern": "^((a{1,100}){1,100}){1,100}$"}), id="repeats"),
+    pytest.param(RegexFormat(pattern="((a{1,1000}){1,1000}){1,1000}"), id="repeats in a regex"),
+    pytest.param(schema(field("a", {"enum": [f"value {i}" for i in range(10_000)]})), id="10,000 values"),
+]
+
+
+@pytest.mark.parametrize("output", HOSTILE)
+async def test_hostile_schemas_are_refused_or_answered_while_others_go_on(
+    starter_engine: Engine, output: OutputFormat
+) -> None:
+    pid = (await starter_engine.start()).pid
+    beside = asyncio.create_task(answer(starter_engine, ask("Count to ten.", max_tokens=16)))
+
+    last = (await events_of(starter_engine, held_to(output)))[-1]
+
+    assert isinstance(last, Completed | Failed)
+    assert isinstance(last, Completed) or last.failure.kind == "invalid_request"
+    assert (await beside)[0]
+    assert (await starter_engine.start()).pid == pid
