@@ -34,7 +34,7 @@ COMMANDS = (
     SlashCommand("/branch [next|previous]", "show another branch of the last answer"),
     SlashCommand("/copy [code|chat|file]", "copy the last answer, its last code block, or the chat"),
     SlashCommand("/save FILE", "write the chat to a new Markdown file"),
-    SlashCommand("/system [TEXT|none]", "show, set or remove the instructions of this chat"),
+    SlashCommand("/system [TEXT|none]", "show or set the instructions of this chat"),
     SlashCommand("/set [NAME VALUE|none]", "show or change how tokens are chosen"),
     SlashCommand("/stats", "tokens and times of the last answer"),
     SlashCommand("/think", "fold or unfold the thinking"),

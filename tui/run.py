@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from appliance.config import Settings
 from appliance.core.requests import SamplingParams
 from tui.app import ApplianceUI
+from tui.first_paint import restore_terminal
 from tui.session import ChatPort, LibraryPort, ModelPort, SettingRow
 
 if TYPE_CHECKING:
     from tui.in_process.session import InProcessSession
-
-# Mouse reports, bracketed paste, the kitty keyboard, the alternate screen and the hidden cursor, all off.
-RESTORE = (
-    "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l\x1b[?2004l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[0m"
-)
 
 
 def open_ui(settings: Settings) -> int:
@@ -33,14 +27,6 @@ def open_ui(settings: Settings) -> int:
         restore_terminal()
         raise app.failure
     return app.return_code or 0
-
-
-def restore_terminal() -> None:
-    """Undo what the interface asked of the terminal, in case it could not itself."""
-    with suppress(OSError, ValueError):
-        if sys.__stdout__ is not None:
-            sys.__stdout__.write(RESTORE)
-            sys.__stdout__.flush()
 
 
 class LateSession:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,6 +29,9 @@ from appliance.cli.exit_codes import (
 from appliance.cli.invocation import Invocation
 from appliance.core.errors import ApplianceError, ConfigError
 from appliance.core.terminal_text import clean_for_terminal
+
+if TYPE_CHECKING:
+    from appliance.config import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +135,27 @@ def _open_default_screen(ctx: click.Context) -> object:
             from appliance.cli.chat import chat_command
 
             return ctx.invoke(chat_command)
-        from tui.run import open_ui
-
         invocation = ctx.obj
         assert isinstance(invocation, Invocation)
-        return open_ui(invocation.settings())
+        return _open_interface(invocation.settings())
     click.echo("In a terminal this opens a chat with the model; standard input or output is not one here.")
     click.echo('To ask once:           appliance ask "why is the sky blue?"')
     click.echo('With a text piped in:  cat report.txt | appliance ask "summarise this"')
     click.echo("Every command:         appliance --help")
     return EXIT_OK
+
+
+def _open_interface(settings: Settings) -> int:
+    from tui.first_paint import paint_frame, restore_terminal
+
+    # Painted before the rest is imported, which takes most of a second.
+    paint_frame()
+    try:
+        from tui.run import open_ui
+    except BaseException:
+        restore_terminal()
+        raise
+    return open_ui(settings)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -80,13 +80,13 @@ async def pulled(app: ApplianceUI, pilot: Pilot[None]) -> None:
 
 async def library(app: ApplianceUI, pilot: Pilot[None]) -> None:
     await pilot.press("f3")
-    await until(lambda: "3 documents" in screen_text(app), "the documents are listed")
+    await until(lambda: "documents: 3" in screen_text(app), "the documents are listed")
 
 
 async def found(app: ApplianceUI, pilot: Pilot[None]) -> None:
     await library(app, pilot)
     await pilot.press("slash", *"notice", "enter")
-    await until(lambda: "1 passages" in screen_text(app), "a passage is found")
+    await until(lambda: "found: 1" in screen_text(app), "a passage is found")
 
 
 async def why(app: ApplianceUI, pilot: Pilot[None]) -> None:

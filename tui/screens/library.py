@@ -84,7 +84,7 @@ class LibraryScreen(WorkingScreen):
         failed = sum(not row.is_ready for row in documents)
         names = sorted({row.collection for row in documents})
         self.query_one(".page-title", Plain).show(
-            f"Library · {len(documents)} documents in {len(names)} collections"
+            f"Library · documents: {len(documents)} · collections: {len(names)}"
             + (f" · {failed} failed" if failed else "")
         )
         self._list([Option(_document_line(row), id=row.document_id) for row in documents])
@@ -115,7 +115,7 @@ class LibraryScreen(WorkingScreen):
             return
         self._found = found
         self.query_one(".page-title", Plain).show(
-            f"Library · {len(found.passages)} passages of {found.searched_chunks:,} "
+            f"Library · found: {len(found.passages)} of {found.searched_chunks:,} passages "
             f"in {found.duration_s * 1000:.0f} ms"
         )
         self._list([Option(_passage_line(row), id=str(n)) for n, row in enumerate(found.passages)])

@@ -51,7 +51,8 @@ TEXTS = (
     f"<script>{MARK}</script><!-- {MARK} -->",
     f"e{'́' * 60}{MARK}-marks",
     f"\ud800{MARK}-surrogate",
-    f"`\x1b[31m{MARK}-code`\n\n```\x1b[31m\n\x1b]0;{MARK}-fence\x07\n```\n\n| a\x1b[31m | {MARK} |\n|---|---|\n| \x9b1m | x |",
+    f"`\x1b[31m{MARK}-code`\n\n```\x1b[31m\n\x1b]0;{MARK}-fence\x07\n```",
+    f"| a\x1b[31m | {MARK} |\n|---|---|\n| \x9b1m | x |",
 )  # fmt: skip
 HOSTILE = "\n\n".join(TEXTS)
 FORBIDDEN = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xE0000, 0xE0080), *range(0x80, 0xA0))
