@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from appliance.cli.context import receipt_lines
 from appliance.cli.document_options import DocumentFlags
 from appliance.cli.documents import open_library
 from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_OK
@@ -53,6 +54,9 @@ def ask_documents(settings: Settings, question: str, flags: QuestionFlags, *, as
         click.echo(clean_for_terminal(line))
     for note in answer.notes:
         screen.note(f"note: {note}")
+    if flags["shows_stats"] and answer.receipt is not None:
+        for line in (*receipt_lines(answer.receipt), _cost_line(answer)):
+            screen.note(line)
     if answer.failure:
         raise error_of(answer.failure)
     return EXIT_OK
@@ -111,6 +115,14 @@ def answer_lines(answer: DocumentAnswer, *, is_streamed: bool) -> Iterator[str]:
     yield from _citation_lines(answer.citations)
     if answer.kind == "quoted_only" and answer.model_text and not is_streamed:
         yield f"\nThe model's own words are not in the documents: {' '.join(answer.model_text.split())}"
+
+
+def _cost_line(answer: DocumentAnswer) -> str:
+    usage, timings = answer.usage, answer.timings
+    return (
+        f"{usage.input_tokens} tokens in ({usage.cached_tokens} cached) · {usage.output_tokens} out · "
+        f"search {answer.search.duration_s:.2f} s · first token {timings.ttft_s:.2f} s · {timings.total_s:.2f} s"
+    )
 
 
 def _unsupported_lines(answer: DocumentAnswer) -> Iterator[str]:

@@ -28,8 +28,8 @@ from appliance.context.wording import (
     ANSWER_QUOTES,
     PROMPT_ID,
     PROMPT_VERSION,
-    SYSTEM,
     question_with,
+    system_with,
 )
 from appliance.core.answer import AnswerInProgress
 from appliance.core.errors import ContextOverflowError
@@ -236,7 +236,7 @@ def _request(asked: DocumentQuestion, mode: CitationMode, quotes: Sequence[str])
     instruction = ANSWER_QUOTES if mode == "model" else ANSWER_PROSE
     return GenerateRequest(
         conversation=Conversation.of(
-            SystemMessage(text=asked.system or SYSTEM),
+            SystemMessage(text=system_with(asked.system)),
             *asked.history,
             UserMessage(text=question_with(asked.question, instruction, quotes)),
         ),

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 
-RESERVED_TAGS = ("documents", "passage", "memory", "fact", "summary", "tool_result", "notes", "quote")
+RESERVED_TAGS = ("documents", "passage", "memory", "fact", "summary", "tool_result", "notes")
 
 # Other forms of the angle bracket, and marks or invisible characters after it, would fool a reader too.
 _TAG = re.compile(
     rf"[<\uff1c\ufe64\u2039\u3008\u27e8](?=[\W_]{{0,16}}(?:{'|'.join(RESERVED_TAGS)}))", re.IGNORECASE
 )
 _ESCAPED = "&lt;"
+_MARKS = str.maketrans({'"': "'", "“": "'", "”": "'", "„": "'", "＂": "'"})
 _ATTRIBUTE = str.maketrans({'"': "'", "<": "(", ">": ")", "\n": " ", "\r": " "})
 
 
@@ -30,6 +31,14 @@ def delimited(tag: str, text: str, **attributes: str) -> str:
 def enclosed(tag: str, parts: list[str]) -> str:
     """Put texts that are delimited already between the tags of their section."""
     return "\n".join([f"<{tag}>", *parts, f"</{tag}>"])
+
+
+def quoted_line(text: str) -> str:
+    """Return an untrusted text on one line between quotation marks that it cannot close.
+
+    Small models go on writing tags where a prompt ends with one, so the end of a prompt has none.
+    """
+    return f'"{escaped(" ".join(text.split())).translate(_MARKS)}"'
 
 
 def _opening(tag: str, attributes: dict[str, str]) -> str:

@@ -18,7 +18,14 @@ from appliance.context.counting import TokenCounter
 from appliance.context.delimiting import delimited
 from appliance.context.parts import Passage
 from appliance.context.question import DocumentQuestion, check_collections, every_chunk, passage_of
-from appliance.context.wording import JOIN_PARTS, PROMPT_ID, PROMPT_VERSION, READ_PART, REFINE_PART, SYSTEM
+from appliance.context.wording import (
+    JOIN_PARTS,
+    PROMPT_ID,
+    PROMPT_VERSION,
+    READ_PART,
+    REFINE_PART,
+    system_with,
+)
 from appliance.core.errors import Failure, error_of
 from appliance.core.messages import Conversation, SystemMessage, UserMessage
 from appliance.core.requests import GenerateRequest
@@ -253,7 +260,7 @@ class WholeReader:
 
 def _request(asked: DocumentQuestion, words: str) -> GenerateRequest:
     return GenerateRequest(
-        conversation=Conversation.of(SystemMessage(text=asked.system or SYSTEM), UserMessage(text=words)),
+        conversation=Conversation.of(SystemMessage(text=system_with(asked.system)), UserMessage(text=words)),
         model=asked.model,
         sampling=replace(asked.sampling, max_tokens=asked.answer_tokens),
         deadline=asked.deadline,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from appliance.context.delimiting import delimited
+from appliance.context.delimiting import quoted_line
 
 PROMPT_ID = "documents"
 PROMPT_VERSION = "1"
@@ -29,10 +29,12 @@ REFINE_PART = (
     "The notes hold the answer so far. Improve it with what this part of the text adds, for this:\n{question}\n"
     "Write the whole new answer."
 )
-SUMMARISE = "Summarise the text in a few sentences."
-
-
 _QUOTES = "These words of the passages may answer it:"
+
+
+def system_with(operator: str) -> str:
+    """Return the system text: the operator's own words, then how passages are to be read."""
+    return f"{operator}\n\n{SYSTEM}" if operator else SYSTEM
 
 
 def question_with(question: str, instruction: str, quotes: Sequence[str] = ()) -> str:
@@ -40,4 +42,4 @@ def question_with(question: str, instruction: str, quotes: Sequence[str] = ()) -
     asked = f"Question: {question}\n{instruction}"
     if not quotes:
         return asked
-    return "\n".join([asked, _QUOTES, *(delimited("quote", quote) for quote in quotes)])
+    return "\n".join([asked, _QUOTES, *(quoted_line(quote) for quote in quotes)])

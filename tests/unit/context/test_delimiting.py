@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.context.delimiting import RESERVED_TAGS, delimited, enclosed, escaped
+from appliance.context.delimiting import RESERVED_TAGS, delimited, enclosed, escaped, quoted_line
 from appliance.context.parts import Passage, documents_block
 
 _PIECES = st.sampled_from(
@@ -48,6 +48,16 @@ def test_the_opening_tag_stays_on_one_line_with_its_attributes_closed(source: st
     assert first.endswith(">")
     assert first.count("<") == first.count(">") == 1
     assert first.count('"') in (0, 2)
+
+
+@given(HOSTILE)
+def test_a_quoted_line_is_one_line_with_no_quotation_mark_inside(text: str) -> None:
+    line = quoted_line(text)
+
+    assert len(line.splitlines()) == 1
+    assert line[0] == line[-1] == '"'
+    assert not set(line[1:-1]) & set('"“”„')
+    assert not [name for name in _ANY_TAG.findall(line) if name.lower() in RESERVED_TAGS]
 
 
 @pytest.mark.parametrize(
