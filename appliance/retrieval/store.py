@@ -65,7 +65,8 @@ class DocumentStore:
         chunker: str,
     ) -> None:
         """Store a document in one step; what the same source held before leaves in the same step."""
-        with self._database.transaction() as connection:
+        # A power cut may take the last documents with it; their files are still there and are added again.
+        with self._database.transaction(is_synced=False) as connection:
             _delete(connection, owner, collection, source)
             row_id = _insert_document(
                 connection,
