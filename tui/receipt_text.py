@@ -92,8 +92,33 @@ def _receipt_lines(receipt_json: str) -> list[str]:
     if not facts:
         return ["", "Receipt", "  none was kept"]
     lines = ["", "Receipt: what the prompt holds, and what was left out"]
+    for section in _listed_sections(facts):
+        lines += _section_lines(section)
     for name, value in facts.items():
+        if name == "sections" and _listed_sections(facts):
+            continue
         lines += _fact_lines(name, value, "  ")
+    return lines
+
+
+def _listed_sections(facts: dict[str, object]) -> list[dict[str, object]]:
+    listed = facts.get("sections")
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+def _section_lines(section: dict[str, object]) -> list[str]:
+    entries = section.get("entries")
+    if not section.get("tokens") and not entries:
+        return []
+    limit = section.get("limit_tokens")
+    most = "never cut" if limit is None else f"at most {_scalar(limit)}"
+    lines = [f"  {section.get('name', '?')!s:<12}{_scalar(section.get('tokens')):>8} tokens · {most}"]
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, dict):
+            reason = str(entry.get("reason", "")).replace("_", " ")
+            cut = f" · {_scalar(entry['cut_tokens'])} left out" if entry.get("cut_tokens") else ""
+            head = f"{entry.get('outcome', '')!s:<10}{_scalar(entry.get('tokens')):>8}"
+            lines.append(f"    {head}{cut} · {reason} · {entry.get('label', '')}")
     return lines
 
 

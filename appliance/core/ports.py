@@ -44,6 +44,14 @@ class Provider(Protocol):
         """
         ...
 
+    async def unload(self, model: str) -> None:
+        """Free what a model holds; nothing happens when it is not loaded.
+
+        Raises:
+            ApplianceError: the model is not known, or it is answering.
+        """
+        ...
+
     async def count_tokens(self, request: GenerateRequest) -> int:
         """Count the prompt tokens of a request, the chat template's own included.
 

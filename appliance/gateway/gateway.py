@@ -88,6 +88,15 @@ class Gateway:
         provider, _ = await self._route(model)
         await provider.load(model)
 
+    async def unload(self, model: str) -> None:
+        """Free what a model holds; nothing happens when it is not loaded.
+
+        Raises:
+            ApplianceError: no provider knows the model, or it is answering.
+        """
+        provider, _ = await self._route(model)
+        await provider.unload(model)
+
     async def count_tokens(self, request: GenerateRequest) -> int:
         """Count the prompt tokens of a request as its model would see it, its format's description included.
 

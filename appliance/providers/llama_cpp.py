@@ -105,6 +105,23 @@ class LlamaCppProvider:
         finally:
             self._release(loaded)
 
+    async def unload(self, model: str) -> None:
+        """Unload a model that is idle; nothing happens when it is not loaded.
+
+        Raises:
+            RateLimitedError: it is answering.
+        """
+        found = await self._find(model)
+        async with self._lock:
+            loaded = self._loaded.get(found.name)
+            if loaded is None:
+                return
+            if loaded.users:
+                raise RateLimitedError(
+                    f"{found.name} is in use", retry_after_s=5.0, hint="wait for its answer, or stop it"
+                )
+            await self._unload(loaded)
+
     async def count_tokens(self, request: GenerateRequest) -> int:
         """Count the prompt's tokens; loads the model if needed."""
         loaded = await self._acquire(await self._find(request.model))

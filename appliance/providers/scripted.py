@@ -62,6 +62,11 @@ class ScriptedProvider:
             self._loaded.add(model)
             await self._pause(scripted.load_s)
 
+    async def unload(self, model: str) -> None:
+        """Let the script's loading time pass again before the next answer."""
+        self._model(model)
+        self._loaded.discard(model)
+
     async def count_tokens(self, request: GenerateRequest) -> int:
         """Count the prompt's tokens by the rule of `tokens_of`."""
         self._model(request.model)

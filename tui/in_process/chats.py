@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from appliance.core.messages import Conversation, Message, SystemMessage, UserMessage
+from appliance.context.budget import ContextBudget
+from appliance.context.builder import ContextBuilder
+from appliance.context.counting import RequestCounter
+from appliance.context.receipt import ContextReceipt
+from appliance.core.messages import Conversation, SystemMessage
 from appliance.core.requests import GenerateRequest, SamplingParams
 from appliance.gateway import Gateway
 from appliance.memory.chats import Shelf
 from appliance.memory.conversations import Conversations
 from appliance.memory.markdown import export_markdown
-from appliance.memory.prompt import AnswerSettings, BranchPrompt, PreparedPrompt
+from appliance.memory.prompt import PreparedPrompt, branch_messages
 from appliance.memory.search import ChatHit
 from appliance.memory.session import ChatEvent, ChatSession
-from appliance.memory.short_term import SlidingWindow
 from appliance.memory.turns import Branches, Chat, Turn
 from tui.session import ReceiptView
 
 _RESERVED_SHARE = 0.25
 _MOST_RESERVED_TOKENS = 1024
-_COUNT_WAIT_S = 120.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +42,7 @@ class StoredChats:
         self._conversations = conversations
         self._gateway = gateway
         self._choice = choice
+        self._counter = RequestCounter(gateway.count_tokens)
         self._session = ChatSession(conversations, gateway.stream, self._prepare)
 
     async def list_chats(self, shelf: Shelf = "current") -> list[Chat]:
@@ -134,54 +137,32 @@ class StoredChats:
         return self._session.cancel(chat_id)
 
     async def _prepare(self, chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
-        """Fit the branch into the window. Counting asks the model, so the policy runs in a thread."""
+        """Fit the branch into the window, counted by the model itself; what is cut is said."""
         model, sampling = self._choice.model, self._choice.sampling
         window = (await self._gateway.capabilities(model)).context_window
-        reserved = min(sampling.max_tokens or _MOST_RESERVED_TOKENS, int(window * _RESERVED_SHARE))
-        prompt = BranchPrompt(
-            settings=AnswerSettings(model=model, sampling=sampling),
-            budget_tokens=window - reserved,
-            count_tokens=self._counter(model, asyncio.get_running_loop()),
-            summaries=self._conversations.summaries,
+        system = (SystemMessage(text=chat.system_text),) if chat.system_text else ()
+        request = GenerateRequest(
+            conversation=Conversation((*system, *branch_messages(branch))),
+            model=model,
+            sampling=sampling,
             owner=self._conversations.owner,
-            policy=SlidingWindow(),
         )
-        prepared = await asyncio.to_thread(lambda: asyncio.run(_prepared(prompt, chat, branch)))
-        return _with_window(prepared, window, reserved)
-
-    def _counter(self, model: str, loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Message]], int]:
-        def count(messages: Sequence[Message]) -> int:
-            request = GenerateRequest(conversation=_countable(messages), model=model)
-            return asyncio.run_coroutine_threadsafe(self._gateway.count_tokens(request), loop).result(
-                _COUNT_WAIT_S
-            )
-
-        return count
+        reserved = min(sampling.max_tokens or _MOST_RESERVED_TOKENS, int(window * _RESERVED_SHARE))
+        budget = ContextBudget(context_window=window, reserved_tokens=reserved)
+        built = await ContextBuilder(self._counter, budget).build(request)
+        return PreparedPrompt(
+            request=built.request,
+            receipt_json=json.dumps(built.receipt.to_json()),
+            marker=_cut_marker(built.receipt),
+        )
 
 
-async def _prepared(prompt: BranchPrompt, chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
-    return await prompt(chat, branch)
-
-
-def _countable(messages: Sequence[Message]) -> Conversation:
-    """Messages as a conversation that awaits an answer; the empty question added costs a few tokens more."""
-    listed = list(messages)
-    if listed and not isinstance(listed[0], UserMessage | SystemMessage):
-        listed.insert(0, UserMessage(text=""))
-    if not listed or listed[-1].kind in ("system", "assistant"):
-        listed.append(UserMessage(text=""))
-    return Conversation(tuple(listed))
-
-
-def _with_window(prepared: PreparedPrompt, window: int, reserved: int) -> PreparedPrompt:
-    facts = json.loads(prepared.receipt_json or "{}")
-    facts |= {"context_window": window, "reserved_tokens": reserved}
-    return PreparedPrompt(
-        request=prepared.request,
-        receipt_json=json.dumps(facts),
-        marker=prepared.marker,
-        new_summary=prepared.new_summary,
-    )
+def _cut_marker(receipt: ContextReceipt) -> str:
+    if receipt.is_whole:
+        return ""
+    cut = receipt.section("turns")
+    count = sum(entry.outcome != "kept" for entry in cut.entries)
+    return f"{count} earlier exchanges ({cut.cut_tokens:,} tokens) are not in the prompt: they do not fit"
 
 
 def _sampling_line(sampling: SamplingParams) -> str:

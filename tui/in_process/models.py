@@ -17,7 +17,7 @@ from appliance.catalog.store import ModelStore, human_bytes
 from appliance.catalog.verifying import verify
 from appliance.config import Settings
 from appliance.core.capabilities import ModelCard
-from appliance.core.errors import ApplianceError, InvalidRequestError, ModelNotFoundError
+from appliance.core.errors import ApplianceError, ModelNotFoundError
 from appliance.engine.used_features import read_used_features
 from appliance.gateway import Gateway
 from tui.in_process.streaming import Report, reported
@@ -78,11 +78,9 @@ class CatalogueOfModels:
         self._loaded.add(name)
 
     async def unload(self, name: str) -> None:
-        """Say that idle models go by themselves: the gateway has no way to unload one."""
-        raise InvalidRequestError(
-            f"{name} is unloaded when it was idle for {self._settings.keep_alive_s:g} s",
-            hint="set keep_alive_s to change that",
-        )
+        """Unload a model, unless it is answering."""
+        await self._gateway.unload(name)
+        self._loaded.discard(name)
 
     def _catalog(self) -> Catalog:
         return Catalog(ModelStore(self._settings.models_dir), load_cards(self._settings.data_dir / "cards"))

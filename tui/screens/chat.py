@@ -29,6 +29,7 @@ from appliance.core.events import (
     ToolCallDelta,
     UsageReported,
 )
+from appliance.core.usage import Timings, Usage
 from appliance.memory.turns import Chat, Turn
 from tui.clean import shown_line
 from tui.commands import completions, is_command
@@ -299,6 +300,8 @@ class ChatScreen(Frame):
             case PrefillProgress():
                 share = f"{event.processed_tokens:,}/{event.total_tokens:,}"
                 self.set_phase(f"reading {share} ({event.cached_tokens:,} reused)")
+                usage = Usage(input_tokens=event.total_tokens, cached_tokens=event.cached_tokens)
+                self.meter.change(usage=usage, sections=(), timings=Timings())
             case TextDelta():
                 self.set_phase("writing")
                 self.transcript.write_live(event.text)

@@ -45,6 +45,9 @@ class BrokenProvider:
     async def load(self, model: str) -> None:
         return
 
+    async def unload(self, model: str) -> None:
+        return
+
     async def count_tokens(self, request: GenerateRequest) -> int:
         return 1
 

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import pytest
 
 from appliance.core.answer import AnswerInProgress
 from appliance.core.clock import VirtualClock
-from appliance.core.errors import ModelNotFoundError, NotEnoughMemoryError
+from appliance.core.errors import ModelNotFoundError, NotEnoughMemoryError, RateLimitedError
 from appliance.core.events import Completed, LoadProgress, ModelIdentity, StreamEvent, TextDelta
 from appliance.core.messages import Conversation, UserMessage
 from appliance.core.requests import GenerateRequest
@@ -220,3 +221,17 @@ async def test_closing_closes_every_engine_once() -> None:
     assert sorted(trial.journal[-2:]) == ["closed a", "closed b"]
     with pytest.raises(ModelNotFoundError):
         await trial.provider.capabilities("unknown")
+
+
+async def test_a_model_is_unloaded_on_wish_unless_it_answers() -> None:
+    trial = Trial()
+    async with aclosing(trial.provider.stream(trial.request("a"))) as events:
+        await anext(events)
+        with pytest.raises(RateLimitedError):
+            await trial.provider.unload("alias")
+        assert "closed a" not in trial.journal
+
+    await trial.provider.unload("alias")
+    await trial.provider.unload("a")
+
+    assert trial.journal.count("closed a") == 1
