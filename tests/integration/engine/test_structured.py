@@ -32,7 +32,8 @@ from appliance.core.requests import (
     ToolSpec,
 )
 from appliance.engine.client import Engine
-from tests.engine_calls import answer, ask, closing_engine, open_engine, text_of
+from tests import engine_calls
+from tests.engine_calls import answer, closing_engine, open_engine, text_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
@@ -55,6 +56,11 @@ WEATHER = ToolSpec(
         }
     ),
 )
+
+
+def ask(text: str, **sampling: object) -> GenerateRequest:
+    """A request of an owner of its own, so that no kept prefix changes what other tests see."""
+    return engine_calls.ask(text, owner="structured", **sampling)
 
 
 def held_to(output: OutputFormat, text: str = "Answer.", **sampling: object) -> GenerateRequest:
