@@ -14,6 +14,7 @@ from appliance.context.builder import BuiltContext, ContextBuilder
 from appliance.context.citing import CitationList, cite
 from appliance.context.collective import asks_for_all
 from appliance.context.counting import RequestCounter
+from appliance.context.delimiting import without_tags
 from appliance.context.question import DocumentQuestion, check_collections, every_chunk, passage_of
 from appliance.context.quoting import (
     LEAST_RELEVANCE,
@@ -45,7 +46,7 @@ from appliance.retrieval.records import StoredChunk
 from appliance.retrieval.search import SearchRequest
 from appliance.retrieval.trace import SearchResult
 
-_PROMPT_MARKS = ("<passage", "</passage", "</documents", "\nQuestion:")
+_PROMPT_MARKS = ("</passage", "</documents", "\nQuestion:")
 _MODEL_QUOTES = 2
 _CODE_QUOTES = 2
 # Collections up to this size are tried as a whole when a question is about all of them.
@@ -212,7 +213,7 @@ class DocumentAsker:
         listed = CitationList(prepared.passages, document_text)
         for chunk, quote in prepared.looked.quotes:
             listed.add_sentence(chunk, quote)
-        prose = written
+        prose = without_tags(written)
         if prepared.mode == "model":
             quoted = parse_quoted_answer(written)
             prose = quoted.answer

@@ -13,6 +13,7 @@ RESERVED_TAGS = ("documents", "passage", "memory", "fact", "summary", "tool_resu
 _TAG = re.compile(
     rf"[<\uff1c\ufe64\u2039\u3008\u27e8](?=[\W_]{{0,16}}(?:{'|'.join(RESERVED_TAGS)}))", re.IGNORECASE
 )
+_REPEATED = re.compile(rf"</?(?:{'|'.join(RESERVED_TAGS)})\b[^<>\n]*>?", re.IGNORECASE)
 _ESCAPED = "&lt;"
 _MARKS = str.maketrans({'"': "'", "“": "'", "”": "'", "„": "'", "＂": "'"})
 _ATTRIBUTE = str.maketrans({'"': "'", "<": "(", ">": ")", "\n": " ", "\r": " "})
@@ -31,6 +32,11 @@ def delimited(tag: str, text: str, **attributes: str) -> str:
 def enclosed(tag: str, parts: list[str]) -> str:
     """Put texts that are delimited already between the tags of their section."""
     return "\n".join([f"<{tag}>", *parts, f"</{tag}>"])
+
+
+def without_tags(text: str) -> str:
+    """Return a model's words without tags of ours that it repeated."""
+    return _REPEATED.sub("", text).strip()
 
 
 def quoted_line(text: str) -> str:

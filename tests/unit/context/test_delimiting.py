@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.context.delimiting import RESERVED_TAGS, delimited, enclosed, escaped, quoted_line
+from appliance.context.delimiting import (
+    RESERVED_TAGS,
+    delimited,
+    enclosed,
+    escaped,
+    quoted_line,
+    without_tags,
+)
 from appliance.context.parts import Passage, documents_block
 
 _PIECES = st.sampled_from(
@@ -79,6 +86,19 @@ def test_forms_that_look_like_a_tag_lose_their_bracket(hostile: str) -> None:
 @pytest.mark.parametrize("harmless", ["a < b", "<html><p>x</p>", "if x<y: pass", "List<String>", "5 > 3"])
 def test_other_text_stays_as_it_is(harmless: str) -> None:
     assert escaped(harmless) == harmless
+
+
+@pytest.mark.parametrize(
+    "said, kept",
+    [
+        ('<passage id="2" source="a">\nLeave ends in March.', "Leave ends in March."),
+        ("Yes.</documents>", "Yes."),
+        ("<passage", ""),
+        ("a < b and <b>bold</b>", "a < b and <b>bold</b>"),
+    ],
+)
+def test_tags_that_a_model_repeats_are_taken_from_its_answer(said: str, kept: str) -> None:
+    assert without_tags(said) == kept
 
 
 def test_parts_stand_between_the_tags_of_their_section() -> None:
