@@ -24,7 +24,7 @@ from appliance.retrieval.trace import (
 
 # Chosen on the training queries of SciFact and on XQuAD: the share of cosine similarity in the fused score,
 # and of word parts in its text part.
-DENSE_SHARE = 0.65
+DENSE_SHARE = 0.7
 PARTS_SHARE = 0.5
 CANDIDATES = 100
 MAX_LIMIT = 1_000
