@@ -198,6 +198,8 @@ class Engine:
             self._info = await self._ready
         except BaseException:
             _kill(process)  # nobody would find it again, and it holds the weights
+            if self._ready is not None:
+                self._ready.cancel()
             raise
         self._write_runtime_file(self._info)
         return self._info
