@@ -64,7 +64,7 @@ class ApplianceUI(App[None]):
         """Close the session."""
         await self.session.close()
 
-    @work(exit_on_error=False, group="session")
+    @work(group="session")
     async def _open_session(self) -> None:
         try:
             await self.session.open()
@@ -77,7 +77,7 @@ class ApplianceUI(App[None]):
         await self._chat_screen.session_opened()
         self.load_model()
 
-    @work(exit_on_error=False, group="load", exclusive=True)
+    @work(group="load", exclusive=True)
     async def load_model(self) -> None:
         """Load the model behind the screen."""
         self._say_model_state("loading…")

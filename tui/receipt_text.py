@@ -95,7 +95,8 @@ def _receipt_lines(receipt_json: str) -> list[str]:
     for section in _listed_sections(facts):
         lines += _section_lines(section)
     for name, value in facts.items():
-        if name == "sections" and _listed_sections(facts):
+        # What the engine reused is told by the usage; when the prompt was built it was not known.
+        if value is None or (name == "sections" and _listed_sections(facts)):
             continue
         lines += _fact_lines(name, value, "  ")
     return lines

@@ -85,7 +85,6 @@ class InProcessSession:
     async def open(self) -> None:
         """Open the store and wire the appliance. Nothing is loaded yet."""
         path = self._settings.data_dir / STORE_FILE
-        self._settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._database = await asyncio.to_thread(Database, path, [CONVERSATIONS, FACTS])
         self._appliance = build_appliance(self._settings)
         conversations = Conversations(self._database)

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.widgets import Footer, OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from appliance.core.errors import ApplianceError, CancelledRequestError
+from appliance.core.errors import ApplianceError, CancelledRequestError, InternalError
 from appliance.core.events import (
     Completed,
     Failed,
@@ -276,6 +276,8 @@ class ChatScreen(Frame):
                     self.post_message(self.EventArrived(event))
         except ApplianceError as exc:
             error = exc
+        except Exception as exc:  # noqa: BLE001  the task boundary: a bug ends the work, not the program
+            error = InternalError(f"{type(exc).__name__}: {exc}", hint="this is a bug of the appliance")
         self.post_message(self.AnswerEnded(error))
 
     @on(EventArrived)

@@ -68,7 +68,7 @@ class LibraryScreen(WorkingScreen):
             return
         await super().action_back()
 
-    @work(exclusive=True, group="fill", exit_on_error=False)
+    @work(exclusive=True, group="fill")
     async def _fill(self) -> None:
         await self.refill()
 
@@ -105,7 +105,7 @@ class LibraryScreen(WorkingScreen):
             self.query_one(".page-title", Plain).show("Library · searching…")
             self._search(event.value.strip())
 
-    @work(exclusive=True, group="search", exit_on_error=False)
+    @work(exclusive=True, group="search")
     async def _search(self, question: str) -> None:
         try:
             found = await self.session.library.search(question)

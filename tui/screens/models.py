@@ -87,7 +87,7 @@ class ModelsScreen(WorkingScreen):
         if event.option.id:
             self._show_detail(event.option.id)
 
-    @work(exclusive=True, group="detail", exit_on_error=False)
+    @work(exclusive=True, group="detail")
     async def _show_detail(self, name: str) -> None:
         try:
             text = await self.session.models.describe(name)
@@ -132,7 +132,7 @@ class ModelsScreen(WorkingScreen):
         if row := self._marked():
             self.start(f"hashing {row.name}", self.session.models.verify(row.name))
 
-    @work(exclusive=True, group="load", exit_on_error=False)
+    @work(exclusive=True, group="load")
     async def action_load(self) -> None:
         """Load the marked model."""
         row = self._marked()

@@ -9,7 +9,7 @@ from textual import on, work
 from textual.message import Message
 from textual.worker import Worker
 
-from appliance.core.errors import ApplianceError, CancelledRequestError
+from appliance.core.errors import ApplianceError, CancelledRequestError, InternalError
 from tui.screens.frame import Frame
 from tui.session import WorkEvent
 from tui.widgets.work_lines import WorkLines
@@ -65,6 +65,8 @@ class WorkingScreen(Frame):
                     self.post_message(self.WorkReported(event))
         except ApplianceError as exc:
             error = exc
+        except Exception as exc:  # noqa: BLE001  the task boundary: a bug ends the work, not the program
+            error = InternalError(f"{type(exc).__name__}: {exc}", hint="this is a bug of the appliance")
         self.post_message(self.WorkEnded(error))
 
     @on(WorkReported)

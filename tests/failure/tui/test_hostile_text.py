@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import pty
 import re
-import select
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
+from tests.pty_process import run_in_pty
 from tests.ui_session import (
     FixedLibrary,
     FixedModels,
@@ -154,47 +147,3 @@ def test_no_control_of_a_foreign_text_reaches_the_terminal(tmp_path: Path) -> No
         "\r",
         "\n",
     }
-
-
-def run_in_pty(command: list[str], timeout_s: float = 120.0) -> tuple[int, bytes]:
-    """Run a command with a terminal of 100 by 30; return its exit code and all it wrote."""
-    import fcntl
-    import struct
-    import termios
-
-    controller, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-    child = subprocess.Popen(
-        command,
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        close_fds=True,
-        start_new_session=True,
-        env={**os.environ, "TERM": "xterm-256color"},
-    )
-    os.close(terminal)
-    written = bytearray()
-    end_s = time.monotonic() + timeout_s
-    while time.monotonic() < end_s:
-        ready, _, _ = select.select([controller], [], [], 0.2)
-        if not ready and child.poll() is not None:
-            break
-        if ready and not _read(controller, written):
-            break
-    if child.poll() is None and time.monotonic() >= end_s:
-        child.kill()
-        pytest.fail(f"it did not leave within {timeout_s:g} s; last: {bytes(written[-500:])!r}")
-    os.close(controller)
-    return child.wait(), bytes(written)
-
-
-def _read(controller: int, written: bytearray) -> bool:
-    try:
-        piece = os.read(controller, 65536)
-    except OSError as exc:
-        if exc.errno == errno.EIO:
-            return False
-        raise
-    written += piece
-    return bool(piece)
