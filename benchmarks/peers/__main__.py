@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 
 import click
@@ -86,9 +89,18 @@ def run(
         if markdown_path:
             write_atomically(markdown_path, to_markdown(record))
 
-    asyncio.run(run_rounds(record, catalog, save, _say))
+    asyncio.run(_run_until_told_to_end(run_rounds(record, catalog, save, _say)))
     click.echo(to_markdown(record))
     sys.exit(0 if compare(record.pairs) else 1)
+
+
+async def _run_until_told_to_end(measuring: Coroutine[None, None, None]) -> None:
+    """Run; a signal to end still closes engines and servers, which would go on without this process."""
+    task = asyncio.create_task(measuring)
+    if sys.platform != "win32":
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 def main() -> None:

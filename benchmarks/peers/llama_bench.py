@@ -37,18 +37,19 @@ class LlamaBench:
 
     def prompt(self, tokens: int) -> BenchRun:
         """Process a prompt: `pp512` for 512 tokens."""
-        return self._run(prompt_tokens=tokens, generated_tokens=0)
+        return self._run(prompt_tokens=tokens, generated_tokens=0, depth_tokens=0)
 
-    def generate(self, tokens: int) -> BenchRun:
-        """Generate from an empty context: `tg128` for 128 tokens."""
-        return self._run(prompt_tokens=0, generated_tokens=tokens)
+    def generate(self, tokens: int, *, depth_tokens: int = 0) -> BenchRun:
+        """Generate behind a context of so many tokens: `tg128 @ d64` for 128 behind 64."""
+        return self._run(prompt_tokens=0, generated_tokens=tokens, depth_tokens=depth_tokens)
 
-    def _run(self, *, prompt_tokens: int, generated_tokens: int) -> BenchRun:
+    def _run(self, *, prompt_tokens: int, generated_tokens: int, depth_tokens: int) -> BenchRun:
         cpu_before_s = _children_cpu_s()
         options = {
             "-m": str(self.model_path),
             "-p": str(prompt_tokens),
             "-n": str(generated_tokens),
+            "-d": str(depth_tokens),
             "-t": str(self.threads),
             "-r": "1",
             "-o": "json",

@@ -29,6 +29,7 @@ TOGETHER_OUTPUT_TOKENS = 64
 CONVERSATION_TOKENS = 2000
 ANSWER_TOKENS = 32
 DELIVERIES = 12
+QUESTION = "Which word of the story do you like best, and why?"
 
 _CANDIDATES = 40
 
@@ -38,17 +39,20 @@ Theirs = TypeVar("Theirs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One model with everything that measures it. `server` is None where only llama-bench is compared."""
+    """One model with everything that measures it. `server` is None where only llama-bench is compared.
+
+    The start times are CPU seconds that llama-bench uses for one token: start, loading, and the context before it.
+    """
 
     model: str
     engine: Engine
     bench: LlamaBench
-    stock_bench: LlamaBench
     server: LlamaServer | None
     decode_messages: Sequence[Message]
     prefill_messages: Sequence[Message]
     together_messages: Sequence[Sequence[Message]]
-    idle_cpu_s: float
+    decode_start_cpu_s: float
+    prefill_start_cpu_s: float
 
 
 async def find_long_answers(engine: Engine, *, model: str, count: int) -> list[list[Message]]:
@@ -100,30 +104,29 @@ async def measure_decode(subject: Subject, round_number: int, *, ours_first: boo
     async with fresh_owners(subject.engine, owner):
         answer, run = await _in_turn(
             lambda: ask(subject.engine, request),
-            lambda: asyncio.to_thread(subject.bench.generate, DECODE_TOKENS),
+            lambda: _bench_decode(subject),
             ours_first=ours_first,
         )
     if answer.usage.output_tokens != DECODE_TOKENS + 1:
         raise EngineFailedError(f"the answer ended after {answer.usage.output_tokens} tokens")
-    pairs = [
+    empty = await asyncio.to_thread(subject.bench.generate, DECODE_TOKENS)
+    cpu_peer_s = run.cpu_s - subject.decode_start_cpu_s
+    return [
         _pair(subject, "decode", round_number, answer.decode_rate_worker, run.tokens_per_s),
         _pair(subject, "decode_caller", round_number, answer.decode_rate_caller, run.tokens_per_s),
+        _pair(subject, "decode_empty", round_number, answer.decode_rate_worker, empty.tokens_per_s),
         *_cpu_pair(
-            subject, "decode_cpu", round_number, (DECODE_TOKENS, answer.decode_cpu_s), (DECODE_TOKENS, run)
+            subject,
+            "decode_cpu",
+            round_number,
+            (DECODE_TOKENS, answer.decode_cpu_s),
+            (DECODE_TOKENS - 1, cpu_peer_s),
         ),
     ]
-    if subject.server is not None:
-        pairs += await _against_stock(subject, round_number, answer)
-    return pairs
 
 
-async def _against_stock(subject: Subject, round_number: int, answer: EngineAnswer) -> list[Pair]:
-    """The same against threads that spin as long as OpenMP lets them, which on a busy machine may take minutes."""
-    try:
-        stock = await asyncio.to_thread(subject.stock_bench.generate, DECODE_TOKENS)
-    except PeerFailedError:
-        return []
-    return [_pair(subject, "decode_stock", round_number, answer.decode_rate_worker, stock.tokens_per_s)]
+async def _bench_decode(subject: Subject) -> BenchRun:
+    return await asyncio.to_thread(subject.bench.generate, DECODE_TOKENS, depth_tokens=SHORT_PROMPT_TOKENS)
 
 
 async def measure_prefill(subject: Subject, round_number: int, *, ours_first: bool) -> list[Pair]:
@@ -139,10 +142,14 @@ async def measure_prefill(subject: Subject, round_number: int, *, ours_first: bo
     if answer.usage.cached_tokens or answer.usage.input_tokens != PREFILL_TOKENS:
         raise EngineFailedError(f"the prompt was not prefilled whole: {answer.usage}")
     ours = (PREFILL_TOKENS, answer.prefill_cpu_s)
+    theirs = (
+        2 * (PREFILL_TOKENS - 1),
+        run.cpu_s - subject.prefill_start_cpu_s,
+    )  # it warms up with the whole prompt
     return [
         _pair(subject, "prefill", round_number, answer.prefill_rate_worker, run.tokens_per_s),
         _pair(subject, "prefill_caller", round_number, answer.prefill_rate_caller, run.tokens_per_s),
-        *_cpu_pair(subject, "prefill_cpu", round_number, ours, (2 * PREFILL_TOKENS, run)),
+        *_cpu_pair(subject, "prefill_cpu", round_number, ours, theirs),
     ]
 
 
@@ -183,7 +190,10 @@ async def measure_together(subject: Subject, round_number: int, *, ours_first: b
 
 
 async def measure_second_turn(subject: Subject, round_number: int, *, ours_first: bool) -> list[Pair]:
-    """Ask a second question in a conversation of about 2,000 tokens that both sides have just answered in."""
+    """Ask a second question in a conversation of about 2,000 tokens that both sides have just answered in.
+
+    Each side goes on with its own answer, as its users would; the answers may differ by rounding.
+    """
     server = _server_of(subject)
     first = await sized_messages(
         subject.engine,
@@ -195,16 +205,21 @@ async def measure_second_turn(subject: Subject, round_number: int, *, ours_first
     owner = f"conversation-{round_number}"
     async with fresh_owners(subject.engine, owner, f"{owner}-beside"):
         request = request_of(first, model=subject.model, owner=owner, output_tokens=ANSWER_TOKENS)
-        answered, _ = await _in_turn(
+        answered, answered_peer = await _in_turn(
             lambda: ask(subject.engine, request),
             lambda: server.chat(wire_messages(first), output_tokens=ANSWER_TOKENS),
             ours_first=ours_first,
         )
-        second = next_turn(first, answered.text, "Which word of the story do you like best, and why?")
-        again = request_of(second, model=subject.model, owner=owner, output_tokens=ANSWER_TOKENS)
+        again = request_of(
+            next_turn(first, answered.text, QUESTION),
+            model=subject.model,
+            owner=owner,
+            output_tokens=ANSWER_TOKENS,
+        )
+        again_peer = wire_messages(next_turn(first, answered_peer.text, QUESTION))
         ours, theirs = await _in_turn(
             lambda: ask(subject.engine, again),
-            lambda: server.chat(wire_messages(second), output_tokens=ANSWER_TOKENS),
+            lambda: server.chat(again_peer, output_tokens=ANSWER_TOKENS),
             ours_first=ours_first,
         )
         beside = await _decode_beside_kept(subject, round_number, owner=f"{owner}-beside")
@@ -229,7 +244,7 @@ async def _decode_beside_kept(subject: Subject, round_number: int, *, owner: str
     )
     kept_tokens = (await subject.engine.stats()).kept_tokens
     answer = await ask(subject.engine, request)
-    run = await asyncio.to_thread(subject.bench.generate, DECODE_TOKENS)
+    run = await _bench_decode(subject)
     return _pair(
         subject,
         "decode_kept",
@@ -321,12 +336,10 @@ def _pair(
 
 
 def _cpu_pair(
-    subject: Subject, row: str, round_number: int, ours: tuple[int, float], theirs: tuple[int, BenchRun]
+    subject: Subject, row: str, round_number: int, ours: tuple[int, float], theirs: tuple[int, float]
 ) -> list[Pair]:
-    """Tokens a CPU second; what llama-bench uses to start and to load is taken off. Nothing where that fails."""
-    tokens, cpu_s = ours
-    tokens_peer, run = theirs
-    cpu_peer_s = run.cpu_s - subject.idle_cpu_s
+    """Tokens a CPU second from tokens and seconds; nothing where a clock was too coarse."""
+    (tokens, cpu_s), (tokens_peer, cpu_peer_s) = ours, theirs
     if cpu_s <= 0.0 or cpu_peer_s <= 0.0:
         return []
     return [_pair(subject, row, round_number, tokens / cpu_s, tokens_peer / cpu_peer_s)]

@@ -21,6 +21,7 @@ from benchmarks.peers.llama_bench import LlamaBench
 from benchmarks.peers.llama_server import LlamaServer
 from benchmarks.peers.measurements import (
     PREFILL_TOKENS,
+    SHORT_PROMPT_TOKENS,
     TOGETHER,
     Subject,
     find_long_answers,
@@ -38,7 +39,6 @@ from benchmarks.peers.workload import request_of, sized_messages
 
 CONTEXT_WINDOW = 4096
 KV_CELLS = 8192
-STOCK_TIMEOUT_S = 30.0
 
 Say = Callable[[str], None]
 
@@ -180,17 +180,18 @@ async def _prepare(
     long_answers = await find_long_answers(engine, model=local.id, count=TOGETHER if server else 1)
     async with fresh_owners(engine, "warm-up"):
         await ask(engine, request_of(prefill, model=local.id, owner="warm-up", output_tokens=2))
-    idle = await asyncio.to_thread(bench.generate, 1)
+    start_decode = await asyncio.to_thread(bench.generate, 1, depth_tokens=SHORT_PROMPT_TOKENS)
+    start_prefill = await asyncio.to_thread(bench.prompt, 1)
     return Subject(
         model=local.id,
         engine=engine,
         bench=bench,
-        stock_bench=dataclasses.replace(bench, openmp={}, timeout_s=STOCK_TIMEOUT_S),
         server=server,
         decode_messages=long_answers[0],
         prefill_messages=prefill,
         together_messages=long_answers,
-        idle_cpu_s=idle.cpu_s,
+        decode_start_cpu_s=start_decode.cpu_s,
+        prefill_start_cpu_s=start_prefill.cpu_s,
     )
 
 
