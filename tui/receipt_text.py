@@ -19,18 +19,17 @@ class Section:
 
 
 def sections_of(receipt_json: str) -> tuple[Section, ...]:
-    """Return the sections a receipt lists, in order; none where it lists none."""
-    listed = _facts(receipt_json).get("sections")
-    if isinstance(listed, dict):
-        listed = [{"name": name, "tokens": tokens} for name, tokens in listed.items()]
+    """Return the sections a receipt lists, in order, the template's own tokens first; none where it lists none."""
+    facts = _facts(receipt_json)
+    listed = facts.get("sections")
     if not isinstance(listed, list):
         return ()
-    sections: list[Section] = []
+    template_tokens = facts.get("template_tokens")
+    sections = [Section(name="template", tokens=template_tokens)] if isinstance(template_tokens, int) else []
     for item in listed:
         if not isinstance(item, dict):
             continue
-        name = item.get("name") or item.get("section") or item.get("kind")
-        tokens = item.get("tokens", item.get("kept_tokens"))
+        name, tokens = item.get("name"), item.get("tokens")
         if isinstance(name, str) and isinstance(tokens, int):
             sections.append(Section(name=name, tokens=tokens))
     return tuple(sections)

@@ -10,7 +10,8 @@ from tui.widgets.meter import MeterState, used_sections
 
 RECEIPT = json.dumps(
     {
-        "total_tokens": 60,
+        "total_tokens": 63,
+        "template_tokens": 3,
         "sections": [
             {"name": "system", "tokens": 20, "limit_tokens": None, "entries": []},
             {
@@ -69,6 +70,7 @@ def test_the_meter_shows_the_receipts_sections_and_the_answer() -> None:
     state = MeterState(usage=Usage(input_tokens=60, output_tokens=11), sections=sections_of(RECEIPT))
 
     assert used_sections(state) == [
+        Section(name="template", tokens=3),
         Section(name="system", tokens=20),
         Section(name="turns", tokens=40),
         Section(name="answer", tokens=11),
