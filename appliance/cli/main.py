@@ -162,6 +162,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; report failures on standard error and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in given
+    _replace_closed_streams()
     _write_utf8()
     code = _exit_code(
         lambda: appliance_command.main(given, prog_name="appliance", standalone_mode=False),
@@ -234,6 +235,13 @@ def _code_of_os_error(error: OSError, *, is_debug: bool) -> int:
     place = f"{error.filename}: " if error.filename else ""
     _report(f"{place}{error.strerror or error}", "", is_debug=is_debug)
     return EXIT_FAILURE
+
+
+def _replace_closed_streams() -> None:
+    """A shell can start a program with its streams closed (`>&-`); what is written there then goes nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
 
 
 def _write_utf8() -> None:

@@ -10,12 +10,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appliance.core.errors import EngineCrashedError, RateLimitedError
+from appliance.core.errors import EngineCrashedError, ModelFileError, RateLimitedError
 from appliance.core.events import Completed, Failed, ModelIdentity
 from appliance.core.usage import Timings, Usage
 from appliance.engine.constrained import ConstrainedText, Plan, open_compiler
@@ -35,6 +36,10 @@ WAITING_LIMIT = 4096
 
 _DONE, _NO_ROOM, _ABORTED = 0, 1, 2
 _TILE_TOKENS = 64
+_NO_NUMBERS = ModelFileError(
+    "the model computes no numbers (its logits are NaN)",
+    hint="its weights or its metadata are damaged: `appliance verify`, or fetch it again",
+)
 
 
 @dataclass(slots=True)
@@ -314,6 +319,9 @@ class Scheduler:
             token = slot.sampler.choose(self._context, rows[0], slot.batch_index)
         else:
             slot.sampler.accept(token)
+        if not isfinite(rows[0][token]):
+            slot.fail(_NO_NUMBERS.to_failure())
+            return
         slot.push_token(token)
 
     def _retire(self) -> None:
