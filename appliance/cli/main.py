@@ -241,7 +241,7 @@ def _replace_closed_streams() -> None:
     """A shell can start a program with its streams closed (`>&-`); what is written there then goes nowhere."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 open to the end
 
 
 def _write_utf8() -> None:
