@@ -26,6 +26,8 @@ from tui.session import (
     PassageRow,
     SearchView,
     SettingRow,
+    SourcedAnswer,
+    SourceRow,
     WorkEvent,
     WorkLine,
     WorkProgress,
@@ -72,6 +74,7 @@ class FixedLibrary:
     rows_shown: list[DocumentRow]
     found: SearchView
     text: str = "The whole text."
+    answer: SourcedAnswer | None = None
 
     async def documents(self) -> list[DocumentRow]:
         return list(self.rows_shown)
@@ -86,6 +89,9 @@ class FixedLibrary:
 
     async def search(self, question: str) -> SearchView:
         return self.found
+
+    async def ask(self, question: str, model: str) -> SourcedAnswer:
+        return self.answer or an_answer()
 
     async def text_of(self, document_id: str) -> str:
         return self.text
@@ -244,4 +250,37 @@ def some_passages() -> SearchView:
         searched_chunks=96,
         duration_s=0.012,
         notes=("4 passages have no vector yet",),
+    )
+
+
+DOCUMENT = "Beginning.\n" * 200 + "The notice period is three months." + "\nEnd." * 200
+
+
+def an_answer() -> SourcedAnswer:
+    """One verified source and one quote that no document has."""
+    start = DOCUMENT.index("The notice")
+    verified = SourceRow(
+        number=1,
+        name="lease.pdf",
+        place="page 3",
+        quote="The notice period is three months.",
+        verdict="verified word for word",
+        is_verified=True,
+        document_id="d1",
+        start=start,
+        end=start + len("The notice period is three months."),
+    )
+    invented = replace(
+        verified,
+        number=2,
+        name="no document",
+        place="",
+        quote="It is free.",
+        is_verified=False,
+        document_id="",
+    )
+    return SourcedAnswer(
+        text="Three months. [1] It is free. [2]",
+        sources=(verified, invented),
+        notes=("read 2 of 96 passages", "UNVERIFIED: It is free."),
     )

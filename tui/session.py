@@ -106,6 +106,30 @@ class SearchView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRow:
+    """A citation: its quote is the characters `start` to `end` of the document, unless no document has it."""
+
+    number: int
+    name: str
+    place: str
+    quote: str
+    verdict: str
+    is_verified: bool
+    document_id: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcedAnswer:
+    """An answer from documents; `notes` say what is not supported and how much was read."""
+
+    text: str
+    sources: tuple[SourceRow, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptView:
     """How an answer was made: the receipt of its prompt and the very messages that were sent."""
 
@@ -185,6 +209,8 @@ class LibraryPort(Protocol):
     async def remove(self, document_id: str) -> str: ...
 
     async def search(self, question: str) -> SearchView: ...
+
+    async def ask(self, question: str, model: str) -> SourcedAnswer: ...
 
     async def text_of(self, document_id: str) -> str: ...
 

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
 from appliance.config import Settings
 from appliance.core.requests import LOCAL_OWNER
+from appliance.gateway import Gateway
 from tui.in_process.streaming import Report, reported
-from tui.session import DocumentRow, PassageRow, SearchView, WorkEvent, WorkLine, WorkProgress
+from tui.session import (
+    DocumentRow,
+    PassageRow,
+    SearchView,
+    SourcedAnswer,
+    SourceRow,
+    WorkEvent,
+    WorkLine,
+    WorkProgress,
+)
 
 if TYPE_CHECKING:
+    from appliance.context.answers import DocumentAnswer, NumberedCitation
     from appliance.retrieval.ingest import FileResult
     from appliance.retrieval.library import Library
     from appliance.retrieval.records import DocumentRecord
@@ -26,8 +37,9 @@ _SHOWN_CUT = 12
 class LibraryOfDocuments:
     """`LibraryPort` over the library of the data folder, opened when it is first needed."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, gateway: Callable[[], Gateway]) -> None:
         self._settings = settings
+        self._gateway = gateway
         self._library: Library | None = None
         self._opening = threading.Lock()
 
@@ -55,6 +67,15 @@ class LibraryOfDocuments:
         return await asyncio.to_thread(
             self._search, SearchRequest(question=question, owner=LOCAL_OWNER, limit=_LIMIT)
         )
+
+    async def ask(self, question: str, model: str) -> SourcedAnswer:
+        """Answer a question from the documents, every quote verified."""
+        from appliance.context.asking import DocumentAsker
+        from appliance.context.question import DocumentQuestion
+
+        library = await asyncio.to_thread(self._open)
+        asker = DocumentAsker(self._gateway(), library)
+        return _sourced(await asker.answer(DocumentQuestion(question=question, model=model)))
 
     async def text_of(self, document_id: str) -> str:
         """Return a document's text."""
@@ -172,6 +193,42 @@ def _problem(record: DocumentRecord) -> str:
     if record.pages_without_text:
         parts.append(f"{len(record.pages_without_text)} pages have no text")
     return "; ".join(parts)
+
+
+_VERDICTS = {
+    "verified": "verified word for word",
+    "near": "verified; white space or hyphens differ",
+    "wrong_source": "verified; the model named another source",
+    "absent": "not in the documents",
+}
+
+
+def _sourced(answer: DocumentAnswer) -> SourcedAnswer:
+    notes = [str(answer.coverage), *answer.notes]
+    if answer.kind == "refused":
+        return SourcedAnswer(text=answer.evidence.refusal, sources=(), notes=tuple(notes))
+    if answer.kind == "quoted_only":
+        notes.append("nothing of the model's own words stands in the documents; this is their quote")
+    unsupported = [one.text for one in answer.sentences if not one.is_supported]
+    notes += [f"UNVERIFIED: {' '.join(text.split())}" for text in unsupported]
+    if answer.failure is not None:
+        notes.append(f"the model failed: {answer.failure.message}")
+    return SourcedAnswer(text=answer.text, sources=tuple(map(_source, answer.citations)), notes=tuple(notes))
+
+
+def _source(one: NumberedCitation) -> SourceRow:
+    citation = one.citation
+    return SourceRow(
+        number=one.number,
+        name=citation.source or "no document",
+        place=citation.place,
+        quote=citation.quote,
+        verdict=_VERDICTS[citation.verdict],
+        is_verified=one.is_shown_as_true,
+        document_id=citation.document_id,
+        start=citation.start,
+        end=citation.end,
+    )
 
 
 def _passage(hit: SearchHit, trace: CandidateTrace | None) -> PassageRow:

@@ -12,6 +12,7 @@ from appliance.app import Appliance, build_appliance
 from appliance.config import Settings
 from appliance.core.errors import InvalidRequestError
 from appliance.core.requests import SamplingParams
+from appliance.gateway import Gateway
 from appliance.memory.conversations import Conversations
 from appliance.memory.schema import CONVERSATIONS, FACTS
 from appliance.storage.database import STORE_FILE, Database
@@ -37,7 +38,7 @@ class InProcessSession:
         self._database: Database | None = None
         self._chats: StoredChats | None = None
         self._models: CatalogueOfModels | None = None
-        self._library = LibraryOfDocuments(settings)
+        self._library = LibraryOfDocuments(settings, self._gateway)
 
     @property
     def chats(self) -> StoredChats:
@@ -146,6 +147,10 @@ class InProcessSession:
         for path in sorted((self._settings.state_dir / "logs").glob("*.log")):
             lines += [f"── {path.name}", *_tail(path)]
         return lines
+
+    def _gateway(self) -> Gateway:
+        assert self._appliance is not None
+        return self._appliance.gateway
 
     def _history_path(self) -> Path:
         return self._settings.state_dir / "ui_history.jsonl"

@@ -14,6 +14,7 @@ from textual.widgets.option_list import Option
 
 from appliance.core.errors import ApplianceError
 from tui.clean import shown_line
+from tui.screens.answer import AnswerScreen
 from tui.screens.dialogs import AskText, Confirm
 from tui.screens.text_page import TextPage
 from tui.screens.working import WorkingScreen
@@ -35,7 +36,8 @@ class LibraryScreen(WorkingScreen):
         Binding("slash", "search", "Search", priority=True),
         Binding("a", "add", "Add"),
         Binding("d,delete", "remove", "Remove"),
-        Binding("w", "why", "Why this order"),
+        Binding("w", "why", "Why"),
+        Binding("q", "ask", "Ask them"),
     ]
 
     def __init__(self) -> None:
@@ -161,6 +163,28 @@ class LibraryScreen(WorkingScreen):
             await self.refill()
 
         await self.app.push_screen(Confirm(f"Remove {row.name} for good?"), remove)
+
+    async def action_ask(self) -> None:
+        """Ask a question that the documents answer, with sources."""
+
+        def ask(question: str | None) -> None:
+            if question and question.strip():
+                self._ask(question.strip())
+
+        await self.app.push_screen(AskText("What do you want to know from the documents?"), ask)
+
+    @work(exclusive=True, group="ask")
+    async def _ask(self, question: str) -> None:
+        lines = self.query_one(WorkLines)
+        lines.begin(f"asking the documents: {question}")
+        try:
+            answer = await self.session.library.ask(question, self.session.model)
+        except ApplianceError as exc:
+            lines.end(f"✗ {exc.message}")
+            self.tell(exc)
+            return
+        lines.end()
+        await self.app.push_screen(AnswerScreen(question, answer))
 
     async def action_why(self) -> None:
         """Show the trace of the search: every candidate with its ranks, and what was cut."""

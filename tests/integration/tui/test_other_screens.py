@@ -8,9 +8,11 @@ from textual.pilot import Pilot
 
 from tests.screen_text import screen_text, until
 from tests.ui_session import (
+    DOCUMENT,
     FixedLibrary,
     FixedModels,
     TestSession,
+    an_answer,
     some_documents,
     some_models,
     some_passages,
@@ -126,3 +128,21 @@ async def test_the_theme_changes_and_the_text_stays(tmp_path: Path) -> None:
 
         assert app.current_theme.dark is not was_dark
         assert screen_text(app) == before
+
+
+async def test_a_source_opens_the_document_at_its_quote_and_an_invented_one_is_marked(tmp_path: Path) -> None:
+    library = FixedLibrary(some_documents(), some_passages(), DOCUMENT, an_answer())
+    app = ApplianceUI(TestSession(tmp_path, library=library))
+    async with app.run_test(notifications=True) as pilot:
+        await opened(app, pilot)
+        await pilot.press("f3")
+        await until(lambda: "documents: 3" in screen_text(app), "the documents are listed")
+        await pilot.press("q", *"when", "enter")
+        await until(lambda: "Three months. [1]" in screen_text(app), "the answer is shown")
+        assert "✗ UNVERIFIED" in screen_text(app)
+        assert "UNVERIFIED: It is free." in screen_text(app)
+        await pilot.press("enter")
+        await until(lambda: "The notice period is three months." in screen_text(app), "the quote is in sight")
+        await until(lambda: "verified word for word" in screen_text(app), "the document is shown")
+        await pilot.press("escape", "down", "enter")
+        await until(lambda: "stands in no document" in screen_text(app), "there is nothing to open")
