@@ -11,7 +11,15 @@ from textual.pilot import Pilot
 
 from appliance.providers.script import Say, ScriptedModel, Think
 from tests.screen_text import screen_text, until
-from tests.ui_session import MODEL, TestSession
+from tests.ui_session import (
+    DOCUMENT,
+    MODEL,
+    FixedLibrary,
+    TestSession,
+    an_answer,
+    some_documents,
+    some_passages,
+)
 from tui.app import ApplianceUI
 from tui.screens.chat import ChatScreen
 
@@ -94,6 +102,18 @@ async def why(app: ApplianceUI, pilot: Pilot[None]) -> None:
     await pilot.press("w")
 
 
+async def sourced(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await library(app, pilot)
+    await pilot.press("q", *"when", "enter")
+    await until(lambda: "Three months. [1]" in screen_text(app), "the answer is shown")
+
+
+async def quoted(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await sourced(app, pilot)
+    await pilot.press("enter")
+    await until(lambda: "word for word" in screen_text(app), "the document is shown")
+
+
 async def settings(app: ApplianceUI, pilot: Pilot[None]) -> None:
     await pilot.press("f5")
 
@@ -107,7 +127,7 @@ async def help_page(app: ApplianceUI, pilot: Pilot[None]) -> None:
 
 
 VISITS: tuple[Visit, ...] = (
-    welcome, chat, slash, receipt, chats, models, pulled, library, found, why, settings, log, help_page,
+    welcome, chat, slash, receipt, chats, models, pulled, library, found, why, sourced, quoted, settings, log, help_page,
 )  # fmt: skip
 
 
@@ -117,7 +137,8 @@ async def test_a_screen_looks_as_it_did(
     visit: Visit, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "UTC")
-    app = ApplianceUI(TestSession(tmp_path, MODEL_OF_SCREENS))
+    documents = FixedLibrary(some_documents(), some_passages(), DOCUMENT, an_answer())
+    app = ApplianceUI(TestSession(tmp_path, MODEL_OF_SCREENS, library=documents))
     async with app.run_test(size=size) as pilot:
         await until(lambda: app.model_state == "ready", "the model is loaded")
         await pilot.pause()

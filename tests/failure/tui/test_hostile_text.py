@@ -12,6 +12,7 @@ from tests.ui_session import (
     FixedLibrary,
     FixedModels,
     TestSession,
+    an_answer,
     some_documents,
     some_models,
     some_passages,
@@ -68,6 +69,7 @@ def hostile_app(folder: Path) -> ApplianceUI:
     from appliance.providers.script import Say, ScriptedModel, Think
     from tests.ui_session import MODEL
     from tui.app import ApplianceUI
+    from tui.screens.answer import AnswerScreen, QuotePage
     from tui.screens.text_page import TextPage
 
     line = HOSTILE.replace("\n", " ")
@@ -81,9 +83,11 @@ def hostile_app(folder: Path) -> ApplianceUI:
         passages=tuple(replace(row, name=line, place=line, text=HOSTILE) for row in passages.passages),
         notes=(line,),
     )
+    source = replace(an_answer().sources[0], name=line, place=line, quote=HOSTILE, start=10, end=60)
+    answer = replace(an_answer(), text=HOSTILE, sources=(source,), notes=(line,))
     model = ScriptedModel(name=MODEL, turns=((Think(text=HOSTILE), Say(text=HOSTILE)),))
     session = TestSession(
-        folder, model, models=models, library=FixedLibrary(documents, found, HOSTILE), logs=[HOSTILE]
+        folder, model, models=models, library=FixedLibrary(documents, found, HOSTILE, answer), logs=[HOSTILE]
     )
 
     class Walk(ApplianceUI):
@@ -108,6 +112,12 @@ def hostile_app(folder: Path) -> ApplianceUI:
                     await asyncio.sleep(0.2)
                     await self.screen.action_why()
                     await asyncio.sleep(0.2)
+                    self.pop_screen()
+                    await self.push_screen(AnswerScreen(HOSTILE, answer))
+                    await asyncio.sleep(0.2)
+                    await self.push_screen(QuotePage(source, HOSTILE))
+                    await asyncio.sleep(0.2)
+                    self.pop_screen()
                     self.pop_screen()
             await self.push_screen(TextPage(HOSTILE, HOSTILE))
             await asyncio.sleep(0.2)
