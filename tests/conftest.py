@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -25,6 +26,9 @@ EMBEDDER = "all-minilm:l6-v2"
 GEMMA = "gemma3:270m-q4_k_m"
 
 MODELS_DIR = load_settings().models_dir
+
+# A test run started in the background of a shell ignores Ctrl+C, and so would the programs the tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
