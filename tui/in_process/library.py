@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from appliance.config import Settings
@@ -117,7 +118,7 @@ class LibraryOfDocuments:
             listener=_Listener(report),
             should_stop=stop.is_set,
         )
-        report(WorkLine(text=f"{len(outcome.results)} files looked at, {outcome.count('failed')} failed"))
+        report(WorkLine(text=f"files looked at: {len(outcome.results)}, failed: {outcome.count('failed')}"))
 
         def on_vectors(done: int, total: int) -> None:
             report(WorkProgress(what="filling vectors", done=done, total=total, unit="vectors"))
@@ -220,7 +221,7 @@ def _source(one: NumberedCitation) -> SourceRow:
     citation = one.citation
     return SourceRow(
         number=one.number,
-        name=citation.source or "no document",
+        name=Path(citation.source).name or "no document",
         place=citation.place,
         quote=citation.quote,
         verdict=_VERDICTS[citation.verdict],
