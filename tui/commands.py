@@ -28,6 +28,7 @@ COMMANDS = (
     SlashCommand("/model [NAME]", "show or change the model"),
     SlashCommand("/models", "the catalogue of models"),
     SlashCommand("/library", "documents and collections"),
+    SlashCommand("/ask QUESTION", "ask the documents; the answer shows its sources"),
     SlashCommand("/edit", "edit the last question and send it again"),
     SlashCommand("/retry", "answer the last question again"),
     SlashCommand("/continue", "go on with a stopped answer"),

@@ -280,6 +280,28 @@ class ChatScreen(Frame):
             error = InternalError(f"{type(exc).__name__}: {exc}", hint="this is a bug of the appliance")
         self.post_message(self.AnswerEnded(error))
 
+    def ask_documents(self, question: str) -> None:
+        """Ask the documents, and show the answer beside its sources."""
+        if not question:
+            self.notify_plain("/ask needs a question", is_bad=True)
+        elif self._is_answering:
+            self.notify_plain("An answer is being written · Esc stops it", is_bad=True)
+        else:
+            self.set_phase("asking the documents")
+            self._ask_documents(question)
+
+    @work(exclusive=True, group="documents")
+    async def _ask_documents(self, question: str) -> None:
+        from tui.screens.answer import AnswerScreen
+
+        try:
+            answer = await self.session.library.ask(question, self.session.model)
+            await self.app.push_screen(AnswerScreen(question, answer))
+        except ApplianceError as exc:
+            self.tell(exc)
+        finally:
+            self.set_phase("")
+
     @on(EventArrived)
     async def _take_event(self, message: EventArrived) -> None:
         event = message.event

@@ -94,7 +94,7 @@ class ChatActions:
                 await self._undo()
             case "/exit":
                 screen.app.exit()
-            case "/chats" | "/model" | "/think" | "/set" | "/theme":
+            case "/ask" | "/chats" | "/model" | "/think" | "/set" | "/theme":
                 await self._on_program(name, argument)
             case _:
                 await self._on_chat(name, argument)
@@ -102,6 +102,8 @@ class ChatActions:
     async def _on_program(self, name: str, argument: str) -> None:
         ui = self._screen.ui
         match name:
+            case "/ask":
+                self._screen.ask_documents(argument)
             case "/chats":
                 await ui.show_chats(argument)
             case "/model":

@@ -146,3 +146,18 @@ async def test_a_source_opens_the_document_at_its_quote_and_an_invented_one_is_m
         await until(lambda: "verified word for word" in screen_text(app), "the document is shown")
         await pilot.press("escape", "down", "enter")
         await until(lambda: "stands in no document" in screen_text(app), "there is nothing to open")
+
+
+async def test_the_documents_can_be_asked_from_the_chat(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        chat = app.screen
+        assert isinstance(chat, ChatScreen)
+        chat.prompt.write("/ask when may I leave")
+        await pilot.press("enter")
+        await until(lambda: "Three months. [1]" in screen_text(app), "the answer is shown")
+        await pilot.press("escape")
+        await until(lambda: app.screen is chat, "the chat is back")
+
+        assert chat.transcript.turns == []
