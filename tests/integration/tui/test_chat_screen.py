@@ -301,3 +301,35 @@ async def test_a_long_chat_mounts_only_its_last_page(tmp_path: Path) -> None:
             await pilot.pause()
 
         await until(lambda: len(chat.query(TurnView)) == 60, "all turns were loaded at the top")
+
+
+async def test_quitting_while_an_answer_is_written_keeps_what_was_shown(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path, ENDLESS, clock=SystemClock()))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await pilot.press(*"go", "enter")
+        await until(lambda: "word word" in screen_text(app), "the answer begins")
+        await pilot.press("ctrl+q")
+
+    again = ApplianceUI(TestSession(tmp_path))
+    async with again.run_test() as pilot:
+        chat = await opened(again, pilot)
+        (stored,) = await again.session.chats.list_chats()
+        await again.open_chat(stored.id)
+        await pilot.pause()
+
+        answer = chat.transcript.turns[-1]
+        assert answer.role == "assistant"
+        assert answer.state == "stopped"
+        assert answer.text.startswith("word word")
+
+
+async def test_an_earlier_turn_that_does_not_fit_is_said_in_the_chat(tmp_path: Path) -> None:
+    model = ScriptedModel(name=MODEL, turns=((EchoQuestion(),),), context_window=200)
+    app = ApplianceUI(TestSession(tmp_path, model))
+    async with app.run_test(size=(100, 40)) as pilot:
+        await opened(app, pilot)
+        await ask(app, pilot, "first " * 50)
+        await ask(app, pilot, "second " * 60)
+
+        assert "are not in the prompt: they do not fit" in screen_text(app)
