@@ -36,6 +36,7 @@ from tui.commands import completions, is_command
 from tui.receipt_text import sections_of
 from tui.screens.chat_actions import ChatActions
 from tui.screens.frame import Frame
+from tui.screens.help import WELCOME
 from tui.widgets.meter import Meter
 from tui.widgets.plain import Plain
 from tui.widgets.prompt import Prompt
@@ -47,16 +48,6 @@ if TYPE_CHECKING:
 
 _SHOWN_CHATS = 200
 _MOST_HINTS = 7
-
-WELCOME = """Ask a question below. Everything stays on this machine.
-
-  Enter      send               Esc      stop the answer
-  Ctrl+J     new line           Tab      go to a turn: edit, again, copy
-  Ctrl+G     your editor        Ctrl+R   what you asked before
-  Ctrl+N     new chat           Ctrl+P   every command
-  F2 chats · F3 library · F4 models · F5 settings · F6 log · F1 help
-
-  /          begins a command; Tab completes it"""
 
 
 class ChatScreen(Frame):

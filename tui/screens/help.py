@@ -1,8 +1,18 @@
-"""The text of the help page: every key and every command."""
+"""The texts that explain: the welcome, and the help page with every key and every command."""
 
 from __future__ import annotations
 
 from tui.commands import COMMANDS
+
+WELCOME = """Ask a question below. Everything stays on this machine.
+
+  Enter      send               Esc      stop the answer
+  Ctrl+J     new line           Tab      go to a turn: edit, again, copy
+  Ctrl+G     your editor        Ctrl+R   what you asked before
+  Ctrl+N     new chat           Ctrl+P   every command
+  F2 chats · F3 library · F4 models · F5 settings · F6 log · F1 help
+
+  /          begins a command; Tab completes it"""
 
 KEYS = (
     ("Everywhere", ""),
