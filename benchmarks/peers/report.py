@@ -79,9 +79,15 @@ def _table_row(comparison: Comparison) -> str:
     if comparison.theirs:
         interval = comparison.figure.interval
         figure = f"{comparison.figure.median:.3f} ({interval.low:.3f} – {interval.high:.3f})"
-    target = "–" if row.bound == "none" else f"{_SIGNS[row.bound]} {row.target:g}"
+    target = "–" if row.bound == "none" else f"{_SIGNS[row.bound]} {_target(comparison)}"
     cells = [row.label, comparison.model, _amount(comparison.ours, row.unit), peer, figure, target]
     return f"| {' | '.join([*cells, comparison.verdict])} |"
+
+
+def _target(comparison: Comparison) -> str:
+    """A ratio, or an amount of our own where there is no peer."""
+    row = comparison.row
+    return f"{row.target:g}" if comparison.theirs else f"{row.target * 1000:g} ms"
 
 
 def _amount(summary: Summary, unit: str) -> str:
