@@ -75,7 +75,7 @@ def test_two_runs_at_once_double_nothing(tmp_path: Path, embedder_folder: Path, 
 @pytest.mark.slow
 def test_a_full_disk_is_said_and_a_later_run_completes(tmp_path: Path, embedder_folder: Path) -> None:
     script = (
-        "set -e; mkdir -p $1; mount -t tmpfs -o size=2m tmpfs $1; mkdir $1/data; "
+        "set -e; mkdir -p $1; mount -t tmpfs -o size=1m tmpfs $1; mkdir $1/data; "
         "$2 -m tests.failure.retrieval.ingest_workload $1/data $3 $4 0 0; echo; "
         "mount -o remount,size=60m $1; $2 -m tests.failure.retrieval.ingest_workload $1/data $3 $4 0 0"
     )
@@ -83,7 +83,7 @@ def test_a_full_disk_is_said_and_a_later_run_completes(tmp_path: Path, embedder_
     folder.mkdir()
     for number in range(30):
         (folder / f"{number:02}.txt").write_text(
-            "\n\n".join(f"word{number}x{line} stands in line {line}. " * 20 for line in range(100))
+            "\n\n".join(f"word{number}x{line} stands in line {line}. " * 20 for line in range(20))
         )
     disk = tmp_path / "disk"
     ran = subprocess.run(
