@@ -27,7 +27,14 @@ from appliance.core.errors import (
     ModelFileError,
     StorageError,
 )
-from appliance.core.events import Failed, PrefillProgress, StreamEvent, TextDelta
+from appliance.core.events import (
+    Failed,
+    PrefillProgress,
+    ReasoningDelta,
+    StreamEvent,
+    TextDelta,
+    UsageReported,
+)
 from appliance.engine import native, protocol
 from appliance.engine.loader import LoadedModel, load
 from appliance.engine.params import EngineParams, EngineStats
@@ -57,16 +64,24 @@ from appliance.engine.threads import ThreadGovernor
 
 _IDLE_BEFORE_SAVE_S = 2.0
 _SAVE_RETRY_S = 60.0
+# Shorter than a screen's refresh interval at 30 frames a second.
+_DELTA_WAIT_S = 0.025
+_DELTAS = (TextDelta, ReasoningDelta, UsageReported)
 _COMMAND_LIMIT = 65536
 
 
 class Connection:
-    """The worker's end of the socket. Reports are collected and written together, once a step."""
+    """The worker's end of the socket. Reports are collected and written together.
+
+    Later deltas of an answer may wait a moment for the next ones: each write wakes the parent on a core that the
+    threads of the model need, which costs a small model more than the write itself.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._reader = sock.makefile("rb")
         self._outgoing = bytearray()
+        self._waits_since_s: float | None = None
 
     def read(self) -> Command | None:
         """Wait for the next command; None when the parent is gone."""
@@ -77,12 +92,22 @@ class Connection:
         payload = self._reader.read(length)
         return protocol.decode_command(payload) if len(payload) == length else None
 
-    def collect(self, report: Report) -> None:
-        """Add a report to what is written next."""
+    def collect(self, report: Report, *, may_wait: bool = False) -> None:
+        """Add a report to what is written next; one that may not wait takes all before it along."""
+        if not may_wait:
+            self._waits_since_s = 0.0
+        elif self._waits_since_s is None:
+            self._waits_since_s = monotonic()
         self._outgoing += protocol.encode_report(report)
+
+    def flush_due(self) -> None:
+        """Write what was collected unless all of it may wait a little longer."""
+        if self._waits_since_s is not None and monotonic() - self._waits_since_s >= _DELTA_WAIT_S:
+            self.flush()
 
     def flush(self) -> None:
         """Write what was collected."""
+        self._waits_since_s = None
         if self._outgoing:
             self._socket.sendall(self._outgoing)
             self._outgoing.clear()
@@ -153,7 +178,7 @@ class Worker:
             self._take_commands()
             if not self._scheduler.is_idle:
                 self._scheduler.step()
-            self._connection.flush()
+            self._connection.flush_due()
         self._scheduler.fail_all(EngineCrashedError("the engine was closed"))
         self._connection.flush()
         with suppress(OSError):
@@ -209,7 +234,7 @@ class Worker:
         def emit(event: StreamEvent) -> None:
             report = Emitted(id=job_id, at_s=monotonic(), event=event)
             nonlocal has_text
-            self._connection.collect(report)
+            self._connection.collect(report, may_wait=has_text and isinstance(event, _DELTAS))
             is_first_text = isinstance(event, TextDelta) and not has_text
             has_text = has_text or is_first_text
             if is_first_text or isinstance(event, PrefillProgress):
