@@ -192,14 +192,15 @@ async def measure_together(subject: Subject, round_number: int, *, ours_first: b
 async def measure_second_turn(subject: Subject, round_number: int, *, ours_first: bool) -> list[Pair]:
     """Ask a second question in a conversation of about 2,000 tokens that both sides have just answered in.
 
-    Each side goes on with its own answer, as its users would; the answers may differ by rounding.
+    Each side goes on with its own answer, as its users would; the answers may differ by rounding. The conversation is
+    one to which the starter model has an answer: to some it says nothing, and then there is no first token.
     """
     server = _server_of(subject)
     first = await sized_messages(
         subject.engine,
         model=subject.model,
         tokens=CONVERSATION_TOKENS,
-        seed=f"conversation-{round_number}",
+        seed="conversation-1",
         closing="Tell this story in two sentences.",
     )
     owner = f"conversation-{round_number}"
@@ -256,11 +257,15 @@ async def _decode_beside_kept(subject: Subject, round_number: int, *, owner: str
 
 
 async def measure_restart(subject: Subject, round_number: int) -> list[Pair]:
-    """Ask a new worker, close it, and ask the next one the same with the prefix saved by the first."""
+    """Ask a new worker, close it, and ask the next one the same with the prefix saved by the first.
+
+    Every round has workers and a folder of its own, so the same conversation is cold again each time. It is one to
+    which the starter model has an answer: to some it says nothing, and then there is no first token.
+    """
     with tempfile.TemporaryDirectory() as folder:
         params = replace(subject.engine.params, prefix_dir=Path(folder))
         messages = await sized_messages(
-            subject.engine, model=subject.model, tokens=CONVERSATION_TOKENS, seed=f"restart-{round_number}"
+            subject.engine, model=subject.model, tokens=CONVERSATION_TOKENS, seed="restart-1"
         )
         request = request_of(messages, model=subject.model, owner="restart", output_tokens=2)
         async with open_engine(params) as engine:
