@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -152,7 +151,6 @@ class FastembedEmbedder:
 
 
 def _load_model(folder: Path, settings: EmbedderSettings, digest: str) -> TextEmbedding:
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 

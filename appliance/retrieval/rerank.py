@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,7 +51,6 @@ class FastembedReranker:
 
 
 def _load(folder: Path) -> TextCrossEncoder:
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from fastembed.common.model_description import ModelSource
     from fastembed.rerank.cross_encoder import TextCrossEncoder
 

@@ -31,7 +31,7 @@ def hub() -> Iterator[FakeHub]:
 
 
 def environment(hub: FakeHub, tmp_path: Path) -> dict[str, str]:
-    proxies = {"http_proxy", "https_proxy", "all_proxy", "HF_HUB_OFFLINE", "HF_TOKEN"}
+    proxies = {"http_proxy", "https_proxy", "all_proxy", "hf_hub_offline", "hf_token"}
     kept = {name: value for name, value in os.environ.items() if name.lower() not in proxies}
     return {
         **kept,
