@@ -56,7 +56,7 @@ fmt: $(STAMPS)/dev ## format and fix what can be fixed
 
 bench-peers: install ## compare the engine with llama.cpp's own programs, side by side
 	@$(PY) -m benchmarks.peers build
-	@$(PY) -m benchmarks.peers run --peer-openmp stock --json peers.json --markdown peers.md
+	@$(PY) -m benchmarks.peers run --json peers.json --markdown peers.md
 
 doctor: install ## check this machine and installation
 	@$(PY) -m appliance doctor

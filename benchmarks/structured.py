@@ -40,7 +40,6 @@ STARTER = "smollm2:135m-instruct-q4_1"
 CONTEXT_WINDOW = 4096
 MAX_TOKENS = 160
 SYSTEM = "You answer with data."
-BOUNDED_SPINNING = {"GOMP_SPINCOUNT": "10000"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +234,7 @@ async def _run(
                 threads=threads,
                 parallel=len(CASES),
                 context_tokens=CONTEXT_WINDOW * 2,
-                openmp=BOUNDED_SPINNING,
+                openmp={},
             )
             stack.push_async_callback(server.stop)
         prepared = [await prepare(case, number, model) for number, case in enumerate(CASES)]

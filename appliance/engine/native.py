@@ -212,17 +212,6 @@ class Batch:
         self.count = 0
         self.output_count = 0
 
-    def add_one(self, token: int, position: int, sequence: int) -> int:
-        """Add one token whose logits are wanted; return its output row."""
-        index = self.count
-        self._tokens[index] = token
-        self._positions[index] = position
-        self._sequences[index] = sequence
-        self._outputs[index] = 1
-        self.count = index + 1
-        self.output_count += 1
-        return self.output_count - 1
-
     def add_many(self, tokens: Sequence[int], position: int, sequence: int, *, outputs: int) -> int:
         """Add consecutive tokens; the last `outputs` of them get logits. Return the first one's output row."""
         start, end = self.count, self.count + len(tokens)

@@ -51,10 +51,10 @@ def build() -> None:
 @click.option("--limit-s", default=660.0, show_default=True, help="start nothing after so many seconds")
 @click.option(
     "--peer-openmp",
-    type=click.Choice(["same", "stock"]),
-    default="same",
+    type=click.Choice(["stock", "bounded"]),
+    default="stock",
     show_default=True,
-    help="same: peers bound the spinning of threads as the engine does; stock: they run as they come",
+    help="stock: peers run as they come, like the engine; bounded: their threads spin less, for a busy machine",
 )
 @click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path, dir_okay=False))
@@ -77,7 +77,7 @@ def run(
             rounds=rounds,
             threads=threads or detect_processor().physical_cores,
             limit_s=limit_s,
-            peer_openmp=BOUNDED_SPINNING if peer_openmp == "same" else {},
+            peer_openmp=BOUNDED_SPINNING if peer_openmp == "bounded" else {},
         ),
         fingerprint=take_fingerprint({name: catalog.local(name).digest for name in models}),
         programs=programs,
