@@ -10,14 +10,13 @@ import pytest
 
 from appliance.core.answer import AnswerInProgress
 from appliance.core.clock import VirtualClock
-from appliance.core.errors import ModelNotFoundError, NotEnoughMemoryError, RateLimitedError
+from appliance.core.errors import ApplianceError, ModelNotFoundError, NotEnoughMemoryError, RateLimitedError
 from appliance.core.events import Completed, LoadProgress, ModelIdentity, StreamEvent, TextDelta
 from appliance.core.messages import Conversation, UserMessage
 from appliance.core.requests import GenerateRequest
 from appliance.core.results import GenerateFailure, GenerateResult, GenerateSuccess
 from appliance.core.usage import Timings, Usage
 from appliance.providers.llama_cpp import EngineHandle, LlamaCppProvider, OnLoadProgress, ServedModel
-
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,7 +29,7 @@ class InlineExecutor(ThreadPoolExecutor):
         done: Future[T] = Future()
         try:
             done.set_result(fn(*args, **kwargs))
-        except Exception as exc:
+        except ApplianceError as exc:
             done.set_exception(exc)
         return done
 
