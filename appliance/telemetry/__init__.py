@@ -1,0 +1,17 @@
+"""Traces, metrics and logs of what the appliance does: numbers and names, never what was asked or answered."""
+
+from appliance.telemetry.gen_ai import ending_attributes, request_attributes
+from appliance.telemetry.metrics import Metrics, RequestLabels
+from appliance.telemetry.spans import Attributes, AttributeValue, Span
+from appliance.telemetry.telemetry import Telemetry
+
+__all__ = [
+    "AttributeValue",
+    "Attributes",
+    "Metrics",
+    "RequestLabels",
+    "Span",
+    "Telemetry",
+    "ending_attributes",
+    "request_attributes",
+]
