@@ -125,6 +125,7 @@ class AnswerInProgress:
             usage=completed.usage,
             timings=completed.timings,
             model=completed.model,
+            handling=completed.handling,
         )
 
     def _failure(self, failure: Failure) -> GenerateFailure:
@@ -132,7 +133,11 @@ class AnswerInProgress:
         if self._terminal is None:
             return GenerateFailure(failure=failure, partial=partial, usage=self._usage)
         return GenerateFailure(
-            failure=failure, partial=partial, usage=self._usage, timings=self._terminal.timings
+            failure=failure,
+            partial=partial,
+            usage=self._usage,
+            timings=self._terminal.timings,
+            handling=self._terminal.handling,
         )
 
     def _add_call(self, delta: ToolCallDelta) -> None:

@@ -17,7 +17,8 @@ Capability = Literal[
     "streaming_usage",
 ]
 
-Placement = Literal["this_process", "this_machine", "this_network", "internet"]
+Placement = Literal["this_process", "this_machine", "this_network", "elsewhere"]
+"""Where a model runs and its prompts go, nearest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +59,11 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderCapabilities:
-    """What a provider can do with the model it is asked about."""
+    """What a provider can do with the model it is asked about. `placement` is where its data goes;
+    `digest` is the sha256 of its weights, empty where nobody can vouch for them.
+    """
 
     capabilities: frozenset[Capability]
     context_window: int
     placement: Placement
+    digest: str = ""

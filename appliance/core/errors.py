@@ -164,7 +164,7 @@ class RateLimitedError(ApplianceError):
 
 
 class DeadlineError(ApplianceError):
-    """A deadline ran out; `phase` is `first_token`, `between_tokens` or `total`."""
+    """A deadline ran out; `phase` is `connect`, `first_token`, `between_tokens` or `total`."""
 
     kind = "timeout"
     retryable = True

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from appliance.core.errors import Failure
+from appliance.core.handling import Handling
 from appliance.core.usage import FinishReason, Timings, Usage
 
 
@@ -73,12 +74,13 @@ class UsageReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """The answer is whole, or ended for the stated reason."""
+    """The answer is whole, or ended for the stated reason. `handling` takes no part in comparison."""
 
     finish_reason: FinishReason
     usage: Usage
     timings: Timings
     model: ModelIdentity
+    handling: Handling = field(default_factory=Handling, compare=False)
     kind: Literal["completed"] = "completed"
 
 
@@ -89,6 +91,7 @@ class Failed:
     failure: Failure
     usage: Usage = field(default_factory=Usage)
     timings: Timings = field(default_factory=Timings)
+    handling: Handling = field(default_factory=Handling, compare=False)
     kind: Literal["failed"] = "failed"
 
 

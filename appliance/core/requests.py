@@ -10,6 +10,7 @@ from typing import Literal
 
 from appliance.core.errors import InvalidRequestError
 from appliance.core.messages import Conversation
+from appliance.core.routing import RoutingNeeds
 
 LOCAL_OWNER = "local"
 
@@ -135,14 +136,18 @@ ToolChoice = Literal["auto", "none", "required"] | NamedTool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """Limits in seconds: the whole request, until the first token, and between tokens. `None` is no limit."""
+    """Limits in seconds; `None` is no limit. `total_s` is the whole request with every attempt, `connect_s`
+    one attempt until its provider shows the first sign of life, `first_token_s` one attempt until its first
+    token, `between_tokens_s` each gap after that.
+    """
 
     total_s: float | None = None
+    connect_s: float | None = None
     first_token_s: float | None = None
     between_tokens_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("total_s", "first_token_s", "between_tokens_s"):
+        for name in ("total_s", "connect_s", "first_token_s", "between_tokens_s"):
             limit: float | None = getattr(self, name)
             if limit is not None and not (isfinite(limit) and limit > 0):
                 raise InvalidRequestError(f"deadline {name} is {limit}; it must be above 0")
@@ -150,7 +155,9 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest:
-    """One call for an answer. `owner` scopes every cache: nothing is shared across owners."""
+    """One call for an answer. `owner` scopes every cache: nothing is shared across owners. `model` names a
+    model, or a route of the configuration; `routing` says which candidates will do.
+    """
 
     conversation: Conversation
     model: str
@@ -159,6 +166,7 @@ class GenerateRequest:
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
     deadline: Deadline = field(default_factory=Deadline)
+    routing: RoutingNeeds = field(default_factory=RoutingNeeds)
     owner: str = LOCAL_OWNER
     prompt_id: str = ""
     prompt_version: str = ""

@@ -9,6 +9,7 @@ from typing_extensions import TypeVar
 
 from appliance.core.errors import Failure
 from appliance.core.events import ModelIdentity
+from appliance.core.handling import Handling
 from appliance.core.messages import AssistantMessage
 from appliance.core.usage import FinishReason, Timings, Usage
 
@@ -26,6 +27,7 @@ class GenerateSuccess(Generic[ValueT]):
     usage: Usage
     timings: Timings
     model: ModelIdentity
+    handling: Handling = field(default_factory=Handling, compare=False)
     value: ValueT = None  # type: ignore[assignment]  # without a format, ValueT is object
     kind: Literal["success"] = "success"
 
@@ -38,6 +40,7 @@ class GenerateFailure:
     partial: AssistantMessage = field(default_factory=AssistantMessage)
     usage: Usage = field(default_factory=Usage)
     timings: Timings = field(default_factory=Timings)
+    handling: Handling = field(default_factory=Handling, compare=False)
     kind: Literal["failure"] = "failure"
 
 

@@ -22,7 +22,7 @@ from appliance.core.ports import Clock, Provider
 from appliance.core.requests import GenerateRequest
 from appliance.core.usage import Timings, Usage
 
-Phase = Literal["total", "first_token", "between_tokens"]
+Phase = Literal["total", "connect", "first_token", "between_tokens"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class Attempt:
         self._clock = clock
         self._started_s = started_s
         self._asked_s = started_s if asked_s is None else asked_s
+        self._is_connected = False
         self._first_token_s: float | None = None
         self._waiting_since_s: float | None = None
         self._usage = Usage()
@@ -103,6 +104,9 @@ class Attempt:
         running: list[tuple[float, float, Phase]] = []
         if deadline.total_s is not None:
             running.append((deadline.total_s - elapsed_s, deadline.total_s, "total"))
+        if deadline.connect_s is not None and not self._is_connected:
+            waited_s = now_s - self._asked_s
+            running.append((deadline.connect_s - waited_s, deadline.connect_s, "connect"))
         if deadline.first_token_s is not None and self._first_token_s is None:
             waited_s = now_s - self._asked_s
             running.append((deadline.first_token_s - waited_s, deadline.first_token_s, "first_token"))
@@ -123,6 +127,7 @@ class Attempt:
         return limit_s - (now_s - self._waiting_since_s)
 
     def _note(self, event: StreamEvent) -> None:
+        self._is_connected = True
         match event:
             case TextDelta() | ReasoningDelta() | ToolCallDelta():
                 self._note_token()

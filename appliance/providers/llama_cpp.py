@@ -312,4 +312,5 @@ def _capabilities_of(model: ServedModel) -> ProviderCapabilities:
         capabilities=(model.capabilities & SERVED) | enforced,
         context_window=model.context_window,
         placement="this_machine",
+        digest=model.digest,
     )

@@ -53,6 +53,7 @@ class ScriptedProvider:
             capabilities=scripted.capabilities,
             context_window=scripted.context_window,
             placement="this_process",
+            digest=scripted.digest,
         )
 
     async def load(self, model: str) -> None:
