@@ -18,6 +18,7 @@ from appliance.providers.scripted import ScriptedProvider
 
 if TYPE_CHECKING:
     from appliance.context.asking import DocumentAsker
+    from appliance.jobs.extract import Extractor
     from appliance.retrieval.library import Library
 
 DEMONSTRATION = ScriptedModel(name="scripted:echo")
@@ -47,6 +48,12 @@ class Appliance:
         from appliance.context.asking import DocumentAsker
 
         return DocumentAsker(self.gateway, library)
+
+    def extractor(self, library: Library) -> Extractor:
+        """Take fields out of the documents of a library."""
+        from appliance.jobs.extract import Extractor
+
+        return Extractor(self.gateway, library.store)
 
 
 def build_appliance(settings: Settings, *, clock: Clock | None = None) -> Appliance:
