@@ -2,6 +2,7 @@
 
 from appliance.telemetry.gen_ai import ending_attributes, request_attributes
 from appliance.telemetry.metrics import Metrics, RequestLabels
+from appliance.telemetry.opening import open_telemetry
 from appliance.telemetry.spans import Attributes, AttributeValue, Span
 from appliance.telemetry.telemetry import Telemetry
 
@@ -13,5 +14,6 @@ __all__ = [
     "Span",
     "Telemetry",
     "ending_attributes",
+    "open_telemetry",
     "request_attributes",
 ]

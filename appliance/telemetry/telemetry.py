@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Protocol
 from appliance.core.clock import SystemClock
 from appliance.core.ports import Clock
 from appliance.core.requests import LOCAL_OWNER
+from appliance.telemetry.logs import detach_logs
 from appliance.telemetry.metrics import Metrics
 from appliance.telemetry.redaction import redact
 from appliance.telemetry.spans import Attributes, Span, SpanRecord
@@ -41,10 +43,13 @@ class Telemetry:
         self,
         clock: Clock | None = None,
         *,
+        metrics: Metrics | None = None,
         sink: SpanSink | None = None,
         content_owners: frozenset[str] = frozenset(),
+        log_handler: logging.Handler | None = None,
     ) -> None:
-        self.metrics = Metrics()
+        self.metrics = metrics or Metrics()
+        self._log_handler = log_handler
         self._clock = clock or SystemClock()
         self._sink = sink
         self._content_owners = content_owners
@@ -87,6 +92,8 @@ class Telemetry:
         """Bring the last records to where they are kept; it waits two seconds at most."""
         if self._sink is not None:
             self._sink.close()
+        if self._log_handler is not None:
+            detach_logs(self._log_handler)
 
     def now_s(self) -> float:
         """Seconds on the clock that times spans."""
