@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 from appliance.config.folders import CONFIG_FILE_VARIABLE, expand_home
+from appliance.config.tables import Table
 from appliance.config.toml_file import TomlFile
 from appliance.core.errors import ConfigError
 
@@ -20,6 +21,7 @@ SourceKind = Literal["flag", "environment", "file", "default"]
 ENVIRONMENT_PREFIX = "APPLIANCE_"
 
 _T = TypeVar("_T", bound=Scalar)
+_Parsed = TypeVar("_Parsed")
 _BYTE_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BYTE_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
@@ -28,7 +30,9 @@ _BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedSetting:
-    """One setting as it holds now: its value, where it came from, and what it means."""
+    """One setting as it holds now: its value, where it came from, and what it means. The value of a table is
+    a list of its keys; a table has no environment variable.
+    """
 
     name: str
     value: Scalar
@@ -131,6 +135,28 @@ class SettingReader:
     def byte_size(self, name: str, default: int, description: str) -> int:
         return self._read(name, default, _parse_bytes, description)
 
+    def table(self, name: str, parse: Callable[[Table], _Parsed], description: str) -> _Parsed:
+        """Read a table of the file; a table has no flag and no environment variable.
+
+        Raises:
+            ConfigError: `name` is no table, was given as a flag, or `parse` refuses what it holds.
+        """
+        if name in self._flags:
+            raise ConfigError(f"{name} is a table", hint=f"state [{name}] in the configuration file")
+        values = self._file.values.get(name, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"{self._file.place(name)}: {name} is {values!r}; a table is expected")
+        is_stated = name in self._file.values
+        self._resolved[name] = ResolvedSetting(
+            name=name,
+            value=", ".join(values),
+            source="file" if is_stated else "default",
+            origin=self._file.place(name) if is_stated else "default",
+            environment_variable="",
+            description=description,
+        )
+        return parse(Table(self._file, (name,), values))
+
     def resolved(self) -> tuple[ResolvedSetting, ...]:
         return tuple(self._resolved.values())
 
@@ -147,8 +173,8 @@ class SettingReader:
 
     def unread_environment(self) -> tuple[str, ...]:
         """Name variables that look like a misspelt setting; others of our prefix belong to other tools."""
-        variables = [setting.environment_variable for setting in self._resolved.values()]
-        known = [*variables, CONFIG_FILE_VARIABLE]
+        variables = [found.environment_variable for found in self._resolved.values()]
+        known = [*filter(None, variables), CONFIG_FILE_VARIABLE]
         warnings: list[str] = []
         for variable in sorted(self._environment):
             if not variable.startswith(ENVIRONMENT_PREFIX) or variable in known:

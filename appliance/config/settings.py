@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from appliance.config.folders import XdgFolders, config_path
+from appliance.config.limits import Limits, parse_limits
+from appliance.config.prices import PriceTable, parse_prices
 from appliance.config.reader import ResolvedSetting, Scalar, SettingReader, SourceKind
+from appliance.config.retry import RetryPolicy, parse_retry
+from appliance.config.routes import Route, parse_routes
 from appliance.config.toml_file import TomlFile
 from appliance.core.requests import SamplingParams
 
@@ -47,7 +51,19 @@ class Settings:
     top_k: int
     min_p: float
     max_tokens: int
+    response_cache: bool
+    response_cache_ttl_s: float
+    response_cache_bytes: int
+    routes: Mapping[str, Route]
+    limits: Limits
+    retry: RetryPolicy
+    prices: PriceTable
     log_level: LogLevel
+    trace_days: float
+    trace_disk_bytes: int
+    trace_content_owners: str
+    otlp_endpoint: str
+    otlp_allow: bool
     script: Path | None
     config_file: Path
     resolved: tuple[ResolvedSetting, ...]
@@ -151,7 +167,29 @@ def _read_all(reader: SettingReader, folders: XdgFolders, path: Path) -> Setting
         max_tokens=reader.integer(
             "max_tokens", 0, 0, 1 << 24, "longest answer; 0 is what the context window leaves"
         ),
+        response_cache=reader.boolean(
+            "response_cache", False, "give the stored answer to a question that only has one"
+        ),
+        response_cache_ttl_s=reader.number(
+            "response_cache_ttl_s", 86_400.0, 1.0, 1e9, "seconds an answer stays stored"
+        ),
+        response_cache_bytes=reader.byte_size(
+            "response_cache_bytes", 256 << 20, "disk that stored answers may take"
+        ),
+        routes=reader.table("routes", parse_routes, "names for lists of models that can answer"),
+        limits=reader.table("limits", parse_limits, "queue, concurrency, requests and tokens per minute"),
+        retry=reader.table("retry", parse_retry, "which failures are tried again, how often and when"),
+        prices=reader.table("prices", parse_prices, "prices of tokens, power and machine, with a version"),
         log_level=reader.choice("log_level", "warning", get_args(LogLevel), "least level that is logged"),
+        trace_days=reader.number("trace_days", 14.0, 0.0, 3650.0, "days that traces are kept; 0 keeps none"),
+        trace_disk_bytes=reader.byte_size(
+            "trace_disk_bytes", 64 << 20, "disk that traces may take; 0 keeps none"
+        ),
+        trace_content_owners=reader.text(
+            "trace_content_owners", "", "owners whose redacted texts are kept in traces, parted by commas"
+        ),
+        otlp_endpoint=reader.text("otlp_endpoint", "", "OpenTelemetry collector that traces are sent to"),
+        otlp_allow=reader.boolean("otlp_allow", False, "allow otlp_endpoint to be another machine"),
         script=reader.optional_path("script", "file of scripted models, for demonstrations and tests"),
         config_file=path,
         resolved=reader.resolved(),

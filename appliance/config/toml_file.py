@@ -43,3 +43,13 @@ class TomlFile:
             if pattern.match(line):
                 return f"{self.path}:{number}"
         return str(self.path)
+
+    def place_of_table(self, path: tuple[str, ...]) -> str:
+        """Return `path:line` of the header of a table, or of the nearest table around it."""
+        for depth in range(len(path), 1, -1):
+            dotted = r"\s*\.\s*".join(rf"""["']?{re.escape(part)}["']?""" for part in path[:depth])
+            pattern = re.compile(rf"\s*\[\s*{dotted}\s*\]")
+            for number, line in enumerate(self.text.splitlines(), start=1):
+                if pattern.match(line):
+                    return f"{self.path}:{number}"
+        return self.place(path[0])
