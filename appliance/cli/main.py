@@ -59,6 +59,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "docs": CommandEntry("Documents", "appliance.cli.documents", "List documents and collections."),
     "search": CommandEntry("Documents", "appliance.cli.documents", "Find passages by words and meaning."),
     "context": CommandEntry("Documents", "appliance.cli.context", "Show what a prompt holds, to the token."),
+    "extract": CommandEntry("Documents", "appliance.cli.extract", "Take a row of fields out of each document."),
     "remove": CommandEntry("Documents", "appliance.cli.documents", "Remove documents for good."),
     "reindex": CommandEntry("Documents", "appliance.cli.documents", "Build the search index anew."),
     "ps": CommandEntry("Machine", "appliance.cli.ps", "List the models that are loaded now."),
