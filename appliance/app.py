@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -15,6 +16,7 @@ from appliance.providers.local_models import resolver_of
 from appliance.providers.script import ScriptedModel
 from appliance.providers.script_file import read_script_file
 from appliance.providers.scripted import ScriptedProvider
+from appliance.telemetry import Telemetry, open_telemetry
 
 if TYPE_CHECKING:
     from appliance.context.asking import DocumentAsker
@@ -31,6 +33,7 @@ class Appliance:
     settings: Settings
     gateway: Gateway
     clock: Clock
+    telemetry: Telemetry
 
     async def __aenter__(self) -> Self:
         return self
@@ -42,6 +45,7 @@ class Appliance:
         traceback: TracebackType | None,
     ) -> None:
         await self.gateway.close()
+        await asyncio.to_thread(self.telemetry.close)
 
     def document_asker(self, library: Library) -> DocumentAsker:
         """Answer questions from the documents of a library."""
@@ -69,4 +73,9 @@ def build_appliance(settings: Settings, *, clock: Clock | None = None) -> Applia
             keep_alive_s=settings.keep_alive_s,
         ),
     ]
-    return Appliance(settings=settings, gateway=Gateway(providers, used_clock), clock=used_clock)
+    return Appliance(
+        settings=settings,
+        gateway=Gateway(providers, used_clock),
+        clock=used_clock,
+        telemetry=open_telemetry(settings, used_clock),
+    )
