@@ -62,6 +62,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "extract": CommandEntry("Documents", "appliance.cli.extract", "Take a row of fields out of each document."),
     "remove": CommandEntry("Documents", "appliance.cli.documents", "Remove documents for good."),
     "reindex": CommandEntry("Documents", "appliance.cli.documents", "Build the search index anew."),
+    "trace": CommandEntry("Machine", "appliance.cli.trace", "Show where the time of a request went."),
     "ps": CommandEntry("Machine", "appliance.cli.ps", "List the models that are loaded now."),
     "doctor": CommandEntry("Machine", "appliance.cli.doctor", "Check this machine and installation."),
     "config": CommandEntry("Machine", "appliance.cli.config", "List every setting and its source."),
