@@ -165,6 +165,7 @@ class GenerateRequest:
     output: OutputFormat = field(default_factory=TextFormat)
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
+    allows_several_calls: bool = True
     deadline: Deadline = field(default_factory=Deadline)
     routing: RoutingNeeds = field(default_factory=RoutingNeeds)
     owner: str = LOCAL_OWNER

@@ -139,6 +139,8 @@ def _choice_problem(request: GenerateRequest, names: list[str]) -> str:
         return f"the model called {wrong[0]!r}, which it may not"
     if not names and choice not in ("auto", "none"):
         return "the model called no tool although it must"
+    if len(names) > 1 and not request.allows_several_calls:
+        return f"the model made {len(names)} tool calls although it may make one"
     return ""
 
 

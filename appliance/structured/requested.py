@@ -20,7 +20,7 @@ def admit_request(request: GenerateRequest) -> Admitted | None:
         SchemaRejectedError: the format or the parameters of a tool cannot be enforced.
         InvalidRequestError: the request asks for things that exclude each other.
     """
-    calls = _admit_calls(request.tools, request.tool_choice)
+    calls = _admit_calls(request.tools, request.tool_choice, request.allows_several_calls)
     is_free = isinstance(request.output, TextFormat)
     if is_free and calls is None:
         return None
@@ -43,5 +43,5 @@ def may_call_tools(request: GenerateRequest) -> bool:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _admit_calls(tools: tuple[ToolSpec, ...], choice: ToolChoice) -> Admitted | None:
-    return admit_tool_calls(tools, choice)
+def _admit_calls(tools: tuple[ToolSpec, ...], choice: ToolChoice, allows_several: bool) -> Admitted | None:
+    return admit_tool_calls(tools, choice, allows_several=allows_several)
