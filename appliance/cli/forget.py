@@ -20,6 +20,9 @@ from appliance.memory.conversations import Conversations
 from appliance.memory.forget import ForgetReceipt, forget, render_receipt
 from appliance.memory.forget_chats import ForgettableChats
 from appliance.memory.forget_files import SearchedFolder, StoreFile
+from appliance.memory.mentions import mentions
+from appliance.telemetry.forgetting import ForgettableTraces
+from appliance.telemetry.trace_store import TRACES_FILE, TraceStore
 
 
 @click.command("forget")
@@ -82,6 +85,10 @@ def _stores(
     stores: list[Forgettable] = [chats]
     if settings.index_uri or (settings.data_dir / "index").exists():
         stores.append(_documents(settings, closing))
+    if (settings.state_dir / TRACES_FILE).exists():
+        traces = TraceStore(settings.state_dir / TRACES_FILE)
+        closing.callback(traces.close)
+        stores.append(ForgettableTraces(traces, mentions))
     prefixes = settings.state_dir / "prefixes"
     stores.append(SearchedFolder("saved prefixes", prefixes, clear=lambda _: _delete_files(prefixes)))
     stores.append(SearchedFolder("state and logs", settings.state_dir))
