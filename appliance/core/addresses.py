@@ -42,7 +42,11 @@ def server_address(text: str, *, stated: Placement | None = None) -> ServerAddre
     parts = _checked_parts(text.strip())
     host = (parts.hostname or "").rstrip(".").lower()
     placement = _placement(text, host, stated)
-    if parts.scheme == "http" and placement == "elsewhere":
+    if (
+        parts.scheme == "http"
+        and placement == "elsewhere"
+        and _possible_places(text, host)[0] != "this_machine"
+    ):
         raise ConfigError(
             f"{text!r} would carry what is sent beyond this network unencrypted",
             hint='use https://, or state place = "this_network" if the host stands there',

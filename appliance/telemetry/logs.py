@@ -28,7 +28,7 @@ class JsonLinesHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line. A log that cannot be written must not end what is logged."""
         try:
-            self._write(json.dumps(_fields(record), ensure_ascii=False) + "\n")
+            self._write(json.dumps(_fields(record)) + "\n")
         except (OSError, ValueError, TypeError):
             self.handleError(record)
 

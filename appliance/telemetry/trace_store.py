@@ -77,7 +77,8 @@ class TraceStore:
         while self._used_bytes() > self._keep_bytes and self._delete_oldest():
             pass
         with _translated(self.path):
-            self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+            # Through `execute` it would free one page only: that stops at the first step without a row.
+            self._connection.executescript("PRAGMA incremental_vacuum")
 
     def recent(self, *, limit: int, owner: str | None = None) -> list[SpanRecord]:
         """Return the roots of the latest traces, newest first."""
