@@ -21,6 +21,7 @@ from appliance.telemetry import Telemetry, open_telemetry
 if TYPE_CHECKING:
     from appliance.context.asking import DocumentAsker
     from appliance.jobs.extract import Extractor
+    from appliance.retrieval.chunking import ChunkSettings
     from appliance.retrieval.library import Library
 
 DEMONSTRATION = ScriptedModel(name="scripted:echo")
@@ -47,6 +48,15 @@ class Appliance:
         await self.gateway.close()
         await asyncio.to_thread(self.telemetry.close)
 
+    def open_library(self, chunking: ChunkSettings | None = None) -> Library:
+        """Open the library of documents; it is not checked yet, and the caller closes it.
+
+        Raises:
+            ModelNotFoundError: the embedder is not on this machine; says how to get it.
+            StorageError: the data folder cannot be used.
+        """
+        return open_library(self.settings, chunking)
+
     def document_asker(self, library: Library) -> DocumentAsker:
         """Answer questions from the documents of a library."""
         from appliance.context.asking import DocumentAsker
@@ -58,6 +68,27 @@ class Appliance:
         from appliance.jobs.extract import Extractor
 
         return Extractor(self.gateway, library.store)
+
+
+def open_library(settings: Settings, chunking: ChunkSettings | None = None) -> Library:
+    """Open the library of documents of these settings; it is not checked yet.
+
+    Raises:
+        ModelNotFoundError: the embedder is not on this machine; says how to get it.
+        StorageError: the data folder cannot be used.
+    """
+    from appliance.catalog.catalog import Catalog
+    from appliance.catalog.store import ModelStore
+    from appliance.retrieval.library import Library
+
+    embedder = Catalog(ModelStore(settings.models_dir)).local(settings.embedder)
+    return Library.open(
+        settings.data_dir,
+        embedder.path,
+        index_uri=settings.index_uri,
+        language=settings.text_language,
+        chunking=chunking,
+    )
 
 
 def build_appliance(settings: Settings, *, clock: Clock | None = None) -> Appliance:

@@ -255,18 +255,9 @@ def open_library(settings: Settings, chunking: ChunkSettings | None = None) -> L
     Raises:
         ModelNotFoundError: the embedder is not on this machine; says how to get it.
     """
-    from appliance.catalog.catalog import Catalog
-    from appliance.catalog.store import ModelStore
-    from appliance.retrieval.library import Library
+    from appliance import app
 
-    embedder = Catalog(ModelStore(settings.models_dir)).local(settings.embedder)
-    library = Library.open(
-        settings.data_dir,
-        embedder.path,
-        index_uri=settings.index_uri,
-        language=settings.text_language,
-        chunking=chunking,
-    )
+    library = app.open_library(settings, chunking)
     try:
         repair = library.check()
     except BaseException:

@@ -59,12 +59,19 @@ COMMANDS: dict[str, CommandEntry] = {
     "docs": CommandEntry("Documents", "appliance.cli.documents", "List documents and collections."),
     "search": CommandEntry("Documents", "appliance.cli.documents", "Find passages by words and meaning."),
     "context": CommandEntry("Documents", "appliance.cli.context", "Show what a prompt holds, to the token."),
-    "extract": CommandEntry("Documents", "appliance.cli.extract", "Take a row of fields out of each document."),
+    "extract": CommandEntry(
+        "Documents", "appliance.cli.extract", "Take a row of fields out of each document."
+    ),
     "remove": CommandEntry("Documents", "appliance.cli.documents", "Remove documents for good."),
     "reindex": CommandEntry("Documents", "appliance.cli.documents", "Build the search index anew."),
     "trace": CommandEntry("Machine", "appliance.cli.trace", "Show where the time of a request went."),
+    "serve": CommandEntry("Server", "appliance.cli.serve", "Serve OpenAI's API and documents over HTTP."),
+    "token": CommandEntry("Server", "appliance.cli.token", "Show, make and revoke tokens."),
+    "user": CommandEntry("Server", "appliance.cli.user", "Add, list and remove users."),
+    "audit": CommandEntry("Server", "appliance.cli.audit", "Read, verify and export the audit log."),
     "ps": CommandEntry("Machine", "appliance.cli.ps", "List the models that are loaded now."),
     "doctor": CommandEntry("Machine", "appliance.cli.doctor", "Check this machine and installation."),
+    "bench": CommandEntry("Machine", "appliance.cli.bench", "Measure speed and quality, and compare runs."),
     "config": CommandEntry("Machine", "appliance.cli.config", "List every setting and its source."),
 }
 

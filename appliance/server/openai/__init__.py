@@ -1,0 +1,1 @@
+"""Routes with OpenAI's names, fields, errors and status codes."""

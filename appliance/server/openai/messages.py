@@ -1,0 +1,100 @@
+"""Messages of the wire as a conversation: instructions first, names of tool results looked up, media refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from appliance.core.messages import (
+    AssistantMessage,
+    Conversation,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from appliance.server.openai.chat_wire import (
+    AnswerMessage,
+    Content,
+    InstructionMessage,
+    QuestionMessage,
+    ResultMessage,
+    TextPart,
+    WireMessage,
+)
+from appliance.server.problems import refused
+
+
+def conversation_of(messages: Sequence[WireMessage]) -> Conversation:
+    """Return the conversation that messages make. Instructions at the beginning are joined to one.
+
+    Raises:
+        InvalidRequestError: they are in an order no model can follow, or hold something else than text.
+    """
+    leading = 0
+    while leading < len(messages) and isinstance(messages[leading], InstructionMessage):
+        leading += 1
+    system = "\n\n".join(
+        _text(message.content, f"messages[{place}]") for place, message in enumerate(messages[:leading])
+    )
+    conversation: list[Message] = [SystemMessage(text=system)] if leading else []
+    names: dict[str, str] = {}
+    for place, message in enumerate(messages[leading:], start=leading):
+        conversation.append(_message(message, f"messages[{place}]", names))
+    return Conversation(tuple(conversation))
+
+
+def _message(message: WireMessage, place: str, names: dict[str, str]) -> Message:
+    match message:
+        case InstructionMessage():
+            raise refused(
+                f"{place} is of the {message.role}; instructions stand before everything else",
+                param=place,
+                hint="move it to the beginning",
+            )
+        case QuestionMessage():
+            return UserMessage(text=_text(message.content, place))
+        case AnswerMessage():
+            return _answer(message, place, names)
+        case ResultMessage():
+            name = names.get(message.tool_call_id, "")
+            if not name:
+                raise refused(
+                    f"{place} answers the tool call {message.tool_call_id[:80]!r}, which no message before it made",
+                    param=f"{place}.tool_call_id",
+                    code="invalid_value",
+                )
+            return ToolMessage(call_id=message.tool_call_id, name=name, text=_text(message.content, place))
+
+
+def _answer(message: AnswerMessage, place: str, names: dict[str, str]) -> AssistantMessage:
+    for field in ("audio", "function_call"):
+        if getattr(message, field) is not None:
+            raise refused(f"{place}.{field} is not served", param=f"{place}.{field}", hint="use tool_calls")
+    calls = tuple(
+        ToolCall(call_id=call.id, name=call.function.name, arguments_json=call.function.arguments)
+        for call in message.tool_calls or ()
+    )
+    names.update((call.call_id, call.name) for call in calls)
+    said = [message.refusal or "", "" if message.content is None else _text(message.content, place)]
+    return AssistantMessage(
+        text="\n".join(text for text in said if text),
+        reasoning=message.reasoning_content or "",
+        tool_calls=calls,
+    )
+
+
+def _text(content: Content, place: str) -> str:
+    if isinstance(content, str):
+        return content
+    texts: list[str] = []
+    for number, part in enumerate(content):
+        if not isinstance(part, TextPart):
+            raise refused(
+                f"{place}.content[{number}] is {part.type}; models here read text only",
+                param=f"{place}.content[{number}]",
+                code="unsupported_content",
+                hint="send text; `POST /v1/collections/NAME/documents` reads files",
+            )
+        texts.append(part.text)
+    return "".join(texts)

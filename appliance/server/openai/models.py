@@ -1,0 +1,69 @@
+"""`GET /v1/models`: what can be asked here."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter
+
+from appliance.catalog.catalog import Catalog
+from appliance.catalog.store import ModelStore
+from appliance.config import Settings
+from appliance.core.errors import ModelNotFoundError
+from appliance.server.services import ChatCaller, ServicesOf
+from appliance.server.wire import JsonObject
+
+router = APIRouter(tags=["OpenAI"])
+
+
+@router.get("/v1/models")
+async def list_models(caller: ChatCaller, services: ServicesOf) -> JsonObject:  # noqa: ARG001
+    """List the models of this machine; the one that answers when none is named stands first."""
+    models = await asyncio.to_thread(_stored_models, services.appliance.settings)
+    return {"object": "list", "data": models}
+
+
+@router.get("/v1/models/{name:path}")
+async def show_model(name: str, caller: ChatCaller, services: ServicesOf) -> JsonObject:  # noqa: ARG001
+    """Show one model.
+
+    Raises:
+        ModelNotFoundError: it is not here.
+    """
+    models = await asyncio.to_thread(_stored_models, services.appliance.settings)
+    for model in models:
+        if model["id"] == name:
+            return model
+    offered = await services.appliance.gateway.capabilities(name)
+    return {
+        **_model_json(name, 0),
+        "capabilities": sorted(offered.capabilities),
+        "context_window": offered.context_window,
+    }
+
+
+def _stored_models(settings: Settings) -> list[JsonObject]:
+    catalog = Catalog(ModelStore(settings.models_dir))
+    found = {
+        manifest.card.id: {
+            **_model_json(manifest.card.id, _stored_s(manifest.files[0].modified_ns)),
+            "capabilities": sorted(manifest.card.capabilities),
+            "context_window": manifest.card.context_window,
+            "licence": manifest.card.licence,
+            "digest": manifest.digest,
+        }
+        for manifest in catalog.store.manifests()
+    }
+    try:
+        default = catalog.card(settings.model).id
+    except ModelNotFoundError:
+        default = settings.model
+    return [found[name] for name in sorted(found, key=lambda name: (name != default, name))]
+
+
+def _model_json(name: str, created_s: int) -> JsonObject:
+    return {"id": name, "object": "model", "created": created_s, "owned_by": "appliance"}
+
+
+def _stored_s(modified_ns: int) -> int:
+    return modified_ns // 1_000_000_000

@@ -1,0 +1,1 @@
+"""Routes of this appliance: documents, conversations, extraction, the worked example, administration."""

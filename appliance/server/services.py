@@ -1,0 +1,69 @@
+"""What routes work with, and how a route gets it and its caller."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from appliance.app import Appliance
+from appliance.memory.conversations import Conversations
+from appliance.server.late_library import LateLibrary
+from appliance.server.options import ServeOptions
+from appliance.server.problems import RefusedError
+from appliance.server.running import Running
+from appliance.server.teams.audit import AuditLog
+from appliance.server.teams.tokens import Caller, Scope, Tokens
+from appliance.server.teams.users import Users
+from appliance.storage.database import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Everything a route may need; made once for a server."""
+
+    appliance: Appliance
+    options: ServeOptions
+    database: Database
+    users: Users
+    tokens: Tokens
+    audit: AuditLog
+    library: LateLibrary
+    running: Running = field(default_factory=Running)
+    now_s: Callable[[], float] = time.time
+
+    def conversations(self, caller: Caller) -> Conversations:
+        """Return the door to the conversations of a caller; those of others do not exist behind it."""
+        return Conversations(self.database, owner=caller.owner, now_s=self.now_s)
+
+
+def services_of(request: Request) -> Services:
+    """Return the services of the server that got a request."""
+    return cast(Services, request.app.state.services)
+
+
+def needs(scope: Scope) -> Callable[[Request], Caller]:
+    """Return a dependency that lets in callers whose token has a scope."""
+
+    def caller_with_scope(request: Request) -> Caller:
+        caller = cast(Caller, request.state.caller)
+        if scope not in caller.scopes:
+            raise RefusedError(
+                f"this token lacks the scope {scope!r}",
+                status=403,
+                code="missing_scope",
+                hint="`appliance token create --scope` makes one that has it",
+            )
+        return caller
+
+    return caller_with_scope
+
+
+ServicesOf = Annotated[Services, Depends(services_of)]
+ChatCaller = Annotated[Caller, Depends(needs("chat"))]
+DocumentCaller = Annotated[Caller, Depends(needs("documents"))]
+MetricsCaller = Annotated[Caller, Depends(needs("metrics"))]
+AdminCaller = Annotated[Caller, Depends(needs("admin"))]
