@@ -121,6 +121,7 @@ def load(params: EngineParams, on_progress: Callable[[float], None]) -> LoadedMo
         has_chat_template=bool(source),
         reasoning_tags=params.reasoning_tags or find_tags(source),
         can_reuse_prefixes=model.can_rewind,
+        end_tokens=tuple(sorted(model.vocabulary.end_tokens())),
         build=native.build_identity(),
         load_s=perf_counter() - started_s,
     )

@@ -74,7 +74,7 @@ def _check(name: str, value: int, low: int, high: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
-    """Facts of a loaded model and the process that owns it."""
+    """Facts of a loaded model and the process that owns it. Each of `end_tokens` ends an answer."""
 
     pid: int
     model_name: str
@@ -89,6 +89,7 @@ class EngineInfo:
     has_chat_template: bool
     reasoning_tags: tuple[str, str] | None
     can_reuse_prefixes: bool
+    end_tokens: tuple[int, ...]
     build: str
     load_s: float
 

@@ -1,0 +1,1 @@
+"""The commands of the benchmarks, for `appliance bench` and `python -m benchmarks`."""

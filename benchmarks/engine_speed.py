@@ -1,0 +1,224 @@
+"""The suite `engine`: prompt processing and generation of every way of loading, measured in turn, round by round."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from time import perf_counter
+
+from appliance.catalog.catalog import LocalModel
+from appliance.catalog.free_memory import read_free_bytes
+from appliance.catalog.gguf import read_gguf
+from appliance.catalog.memory_plan import LoadShape, MemoryPlan, cache_types, plan_memory, require_fit
+from appliance.core.errors import ApplianceError
+from benchmarks.energy import EnergyMeter
+from benchmarks.recorder import Doubts, Recorder
+from benchmarks.records import Metric, Scalar
+from benchmarks.speed_runner import SpeedRunner, SpeedSample, open_runner
+from benchmarks.speed_tests import LoadChoice, SpeedTest
+
+WARM_UP_ROUNDS = 1
+_SHARE_OF_FREE_MEMORY = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePlan:
+    """What to measure: every test on every model under every choice, `rounds` times."""
+
+    models: tuple[LocalModel, ...]
+    choices: tuple[LoadChoice, ...]
+    tests: tuple[SpeedTest, ...]
+    rounds: int
+    limit_s: float = float("inf")
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One configuration and one test, with what was measured so far."""
+
+    local: LocalModel
+    choice: LoadChoice
+    test: SpeedTest
+    doubts: Doubts
+    samples: list[SpeedSample]
+    joules: list[float]
+    failure: str = ""
+
+
+async def measure_engine(plan: EnginePlan, recorder: Recorder, energy: EnergyMeter) -> list[str]:
+    """Run the suite; each test becomes a record. Returns what could not be measured.
+
+    Rounds go over all configurations in turn, forward and backward by turns, so that what slows the machine for a
+    while slows all of them. An interrupted run records what has at least one whole round.
+    """
+    lanes = [
+        _Lane(local, choice, test, recorder.doubts(), [], [])
+        for local in plan.models
+        for choice in plan.choices
+        for test in plan.tests
+    ]
+    recorder.expect(len(lanes) * (plan.rounds + WARM_UP_ROUNDS))
+    began_s = perf_counter()
+    try:
+        async with AsyncExitStack() as stack:
+            await _run_rounds(plan, lanes, stack, recorder, energy, began_s)
+    finally:
+        for lane in lanes:
+            if lane.samples:
+                _record(lane, recorder, began_s, energy)
+    return [f"{lane.local.id} {lane.test.label}: {lane.failure}" for lane in lanes if lane.failure]
+
+
+async def _run_rounds(
+    plan: EnginePlan,
+    lanes: Sequence[_Lane],
+    stack: AsyncExitStack,
+    recorder: Recorder,
+    energy: EnergyMeter,
+    began_s: float,
+) -> None:
+    runners = _Runners(plan, stack, recorder.seed)
+    for number in range(-WARM_UP_ROUNDS, plan.rounds):
+        for lane in lanes if number % 2 == 0 else list(reversed(lanes)):
+            if lane.failure:
+                recorder.advance(f"{lane.test.label}: left out")
+            elif perf_counter() - began_s > plan.limit_s and lane.samples:
+                return
+            else:
+                await _measure(lane, runners, recorder, energy, is_warm_up=number < 0)
+
+
+async def _measure(
+    lane: _Lane, runners: _Runners, recorder: Recorder, energy: EnergyMeter, *, is_warm_up: bool
+) -> None:
+    name = f"{lane.local.id} {lane.test.label}"
+    recorder.step(f"warming up: {name}" if is_warm_up else name)
+    try:
+        runner = await runners.get(lane.local, lane.choice)
+        with lane.doubts.watching(), energy.measuring() as used:
+            sample = await runner.run(lane.test)
+    except ApplianceError as error:
+        lane.failure = error.message
+        recorder.advance(f"{name}: {error.message}")
+        return
+    if is_warm_up:
+        lane.doubts.uses.clear()
+    else:
+        lane.samples.append(sample)
+        if used.joules is not None:
+            lane.joules.append(used.joules / sample.tokens)
+    recorder.advance(name, figure=sample.tokens_per_s, unit="tokens/s")
+
+
+class _Runners:
+    """Loaded engines: all at once where memory allows, otherwise one at a time."""
+
+    def __init__(self, plan: EnginePlan, stack: AsyncExitStack, seed: int) -> None:
+        self._context_tokens = max(test.context_tokens for test in plan.tests)
+        self._stack = stack
+        self._seed = seed
+        self._open: dict[tuple[str, LoadChoice], tuple[SpeedRunner, AsyncExitStack]] = {}
+        self._keeps_all = self._fit_together(plan)
+
+    async def get(self, local: LocalModel, choice: LoadChoice) -> SpeedRunner:
+        """Return the engine of a configuration, loading it when needed."""
+        key = (local.id, choice)
+        if key not in self._open:
+            if not self._keeps_all:
+                await self._close_all()
+            require_fit(_memory_plan(local, choice, self._context_tokens), local.id)
+            inner = await self._stack.enter_async_context(AsyncExitStack())
+            runner = await inner.enter_async_context(
+                open_runner(local, choice, self._context_tokens, seed=self._seed)
+            )
+            self._open[key] = (runner, inner)
+        return self._open[key][0]
+
+    async def _close_all(self) -> None:
+        for _, inner in self._open.values():
+            await inner.aclose()
+        self._open.clear()
+
+    def _fit_together(self, plan: EnginePlan) -> bool:
+        needed = sum(
+            _memory_plan(local, choice, self._context_tokens).total_bytes
+            for local in plan.models
+            for choice in plan.choices
+        )
+        return needed <= read_free_bytes() * _SHARE_OF_FREE_MEMORY
+
+
+def _memory_plan(local: LocalModel, choice: LoadChoice, context_tokens: int) -> MemoryPlan:
+    key_type, value_type = cache_types(choice.kv_type)
+    params = choice.params(local, context_tokens)
+    shape = LoadShape(
+        context_tokens=params.context_window,
+        sequences=params.parallel,
+        kept_sequences=params.kept_sequences,
+        key_type=key_type,
+        value_type=value_type,
+        batch_tokens=params.batch_tokens,
+        ubatch_tokens=params.ubatch_tokens,
+        prefill_tokens=params.prefill_chunk_tokens,
+    )
+    return plan_memory(read_gguf(local.path), shape)
+
+
+def _record(lane: _Lane, recorder: Recorder, began_s: float, energy: EnergyMeter) -> None:
+    metrics = [
+        Metric(
+            name="rate",
+            unit="tokens/s",
+            better="higher",
+            samples=tuple(sample.tokens_per_s for sample in lane.samples),
+        )
+    ]
+    by_cpu = [sample.tokens / sample.cpu_s for sample in lane.samples if sample.cpu_s > 0]
+    if by_cpu:
+        metrics.append(Metric(name="cpu_rate", unit="tokens/CPU s", better="higher", samples=tuple(by_cpu)))
+    if lane.joules:
+        metrics.append(Metric(name="energy", unit="J/token", better="lower", samples=tuple(lane.joules)))
+    recorder.record(
+        lane.test.label,
+        configuration={"model": lane.local.id, **_sizes(lane.test), **lane.choice.configuration()},
+        metrics=metrics,
+        began_s=began_s,
+        facts={
+            **_model_facts(lane.local),
+            "depth_tokens": lane.samples[-1].depth_tokens,
+            "energy": energy.source,
+        },
+        doubts=lane.doubts.reasons(metrics),
+    )
+
+
+def _sizes(test: SpeedTest) -> Mapping[str, Scalar]:
+    return {
+        "n_prompt": test.tokens if test.kind == "pp" else 0,
+        "n_gen": test.tokens if test.kind == "tg" else 0,
+        "n_depth": test.depth_tokens,
+    }
+
+
+def _model_facts(local: LocalModel) -> Mapping[str, Scalar]:
+    info = read_gguf(local.path)
+    return {
+        "model_filename": os.fspath(local.path.name),
+        "model_type": f"{info.architecture} {info.quantisation}".strip(),
+        "model_size": info.file_size_bytes,
+        "model_n_params": info.parameters,
+    }
+
+
+def record_no_energy(recorder: Recorder, models: Sequence[LocalModel], energy: EnergyMeter) -> None:
+    """Write for each model that nothing here measures energy, and why."""
+    for local in models:
+        recorder.record(
+            "energy",
+            configuration={"model": local.id},
+            metrics=(),
+            began_s=perf_counter(),
+            facts={"energy": energy.source},
+        )

@@ -1,0 +1,199 @@
+"""Lays two runs side by side: like with like, ratios with intervals, and "no difference shown" where that is so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from appliance.core.errors import InvalidRequestError
+from benchmarks.records import Better, Metric, Record, Run, Scalar
+from benchmarks.statistics import Interval
+
+Verdict = Literal["better", "worse", "differs", "no difference shown", "too few repetitions"]
+
+MIN_SAMPLES = 5
+_RESAMPLES = 10_000
+_CONFIDENCE = 0.95
+_SEED = 20_240_229
+
+# States of the moment, or facts that follow from others.
+_NOT_COMPARED = frozenset({"load_before", "available_memory_bytes"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricPair:
+    """One metric of two records: the ratio of the medians, second over first."""
+
+    suite: str
+    test: str
+    configuration: Mapping[str, Scalar]
+    metric: str
+    unit: str
+    better: Better
+    first: float
+    second: float
+    samples: tuple[int, int]
+    ratio: float
+    interval: Interval | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunComparison:
+    """Everything two runs have in common, and what stands alone."""
+
+    first: str
+    second: str
+    unlike_facts: tuple[str, ...]
+    pairs: tuple[MetricPair, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
+def compare_runs(
+    first: Run, second: Run, *, allow_unlike: bool = False, across: Sequence[str] = ()
+) -> RunComparison:
+    """Pair the records of two runs that have the same suite, test and configuration.
+
+    Args:
+        allow_unlike: compare although machine, system, libraries, build or models differ.
+        across: names in the configuration that may differ, such as `model` or `threads`.
+
+    Raises:
+        InvalidRequestError: the fingerprints are unlike, or nothing can be paired.
+    """
+    unlike = unlike_facts(first, second, across=across)
+    if unlike and not allow_unlike:
+        raise InvalidRequestError(
+            f"the runs are not alike: {', '.join(unlike)} differ",
+            hint="--unlike compares them all the same, and says so in the result",
+        )
+    ours, theirs = _by_key(first.records, across), _by_key(second.records, across)
+    pairs = [pair for key in ours if key in theirs for pair in _metric_pairs(ours[key], theirs[key])]
+    if not pairs:
+        raise InvalidRequestError(
+            "the two runs have no test in the same configuration",
+            hint="--across NAME lets one setting differ, for instance --across model or --across threads",
+        )
+    return RunComparison(
+        first=first.name,
+        second=second.name,
+        unlike_facts=tuple(unlike),
+        pairs=tuple(pairs),
+        only_first=tuple(_label(record) for key, record in ours.items() if key not in theirs),
+        only_second=tuple(_label(record) for key, record in theirs.items() if key not in ours),
+        doubts=_doubts(first, second),
+    )
+
+
+def unlike_facts(first: Run, second: Run, *, across: Sequence[str] = ()) -> list[str]:
+    """Names of the facts of the fingerprints that differ; of models, those of the same name with another digest."""
+    one, other = first.records[-1].fingerprint.facts(), second.records[-1].fingerprint.facts()
+    names = [name for name in {**one, **other} if name not in _NOT_COMPARED | {"models"}]
+    unlike = [name for name in names if one.get(name) != other.get(name)]
+    if "model" in across:
+        return unlike
+    digests, others = first.records[-1].fingerprint.models, second.records[-1].fingerprint.models
+    changed = [model for model, digest in digests.items() if others.get(model, digest) != digest]
+    return [*unlike, *(f"weights of {model}" for model in changed)]
+
+
+def bootstrap_ratio(first: Sequence[float], second: Sequence[float]) -> Interval:
+    """Bound the ratio of medians by resampling both samples, percentile method, with a fixed seed.
+
+    Raises:
+        ValueError: a sample is empty.
+    """
+    if not first or not second:
+        raise ValueError("an empty sample has no ratio")
+    random = np.random.default_rng(_SEED)
+    ones = np.median(random.choice(np.asarray(first), (_RESAMPLES, len(first))), axis=1)
+    others = np.median(random.choice(np.asarray(second), (_RESAMPLES, len(second))), axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = others / ones
+    tail = (1 - _CONFIDENCE) / 2 * 100
+    low, high = np.nanpercentile(ratios, [tail, 100 - tail], method="inverted_cdf")
+    return Interval(low=float(low), high=float(high), coverage=_CONFIDENCE)
+
+
+def judge(ratio_interval: Interval, better: Better) -> Verdict:
+    """Say what an interval shows: nothing where it holds 1."""
+    if ratio_interval.low <= 1.0 <= ratio_interval.high:
+        return "no difference shown"
+    if better == "neither":
+        return "differs"
+    is_higher = ratio_interval.low > 1.0
+    return "better" if is_higher == (better == "higher") else "worse"
+
+
+def _metric_pairs(one: Record, other: Record) -> list[MetricPair]:
+    pairs = []
+    for metric in one.metrics:
+        counterpart = other.metric(metric.name)
+        if counterpart is not None and counterpart.unit == metric.unit:
+            pairs.append(_pair(one, metric, counterpart))
+    return pairs
+
+
+def _pair(record: Record, metric: Metric, other: Metric) -> MetricPair:
+    first, second = metric.summary.median, other.summary.median
+    enough = min(len(metric.samples), len(other.samples)) >= MIN_SAMPLES and first != 0
+    interval = bootstrap_ratio(metric.samples, other.samples) if enough else None
+    return MetricPair(
+        suite=record.suite,
+        test=record.test,
+        configuration=record.configuration,
+        metric=metric.name,
+        unit=metric.unit,
+        better=metric.better,
+        first=first,
+        second=second,
+        samples=(len(metric.samples), len(other.samples)),
+        ratio=second / first if first else 0.0,
+        interval=interval,
+        verdict=judge(interval, metric.better) if interval else _without_interval(metric, other),
+    )
+
+
+def _without_interval(metric: Metric, other: Metric) -> Verdict:
+    """Deterministic figures, such as a perplexity, need no interval to be equal."""
+    return "no difference shown" if set(metric.samples) == set(other.samples) else "too few repetitions"
+
+
+def _by_key(records: Sequence[Record], across: Sequence[str]) -> dict[str, Record]:
+    """Records by what must be equal; of the same measured again, the last stands.
+
+    Raises:
+        InvalidRequestError: what may differ also differs within the run, so that no pair is meant.
+    """
+    keyed: dict[str, Record] = {}
+    for record in records:
+        configuration = {name: value for name, value in record.configuration.items() if name not in across}
+        key = json.dumps([record.suite, record.test, record.seed, configuration], sort_keys=True)
+        if key in keyed and keyed[key].configuration != record.configuration:
+            raise InvalidRequestError(
+                f"the run {record.run} itself holds several values of {', '.join(across)}",
+                hint="compare runs that each hold one value, or leave out --across",
+            )
+        keyed[key] = record
+    return keyed
+
+
+def _label(record: Record) -> str:
+    settings = ", ".join(f"{name} {value}" for name, value in record.configuration.items())
+    return f"{record.suite} {record.test} ({settings})"
+
+
+def _doubts(first: Run, second: Run) -> tuple[str, ...]:
+    found = [
+        f"{run.name}, {record.test}: {doubt}"
+        for run in (first, second)
+        for record in run.records
+        for doubt in record.doubts
+    ]
+    return tuple(dict.fromkeys(found))

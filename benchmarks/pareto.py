@@ -1,0 +1,67 @@
+"""Which models nothing beats in speed and quality at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from benchmarks.records import Record
+
+# Parts of the score, each a share between 0 and 1. Perplexities of different vocabularies cannot be compared, so they
+# are shown and never part of it.
+SCORE_TESTS = ("exact match", "JSON validity", "needle retrieval")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One model: tokens a second while it answers, and its mean score."""
+
+    model: str
+    tokens_per_s: float
+    score: float
+    parts: Mapping[str, float]
+    is_on_frontier: bool = False
+
+
+def candidates(records: Sequence[Record]) -> list[Candidate]:
+    """Read speed and scores of each model out of records of the suite `quality`, and mark the frontier."""
+    models = list(
+        dict.fromkeys(
+            str(record.configuration["model"]) for record in records if "model" in record.configuration
+        )
+    )
+    found = []
+    for model in models:
+        mine = [record for record in records if record.configuration.get("model") == model]
+        parts = {record.test: share for record in mine if (share := _share(record)) is not None}
+        rates = [metric.summary.median for record in mine if (metric := record.metric("rate"))]
+        if rates and len(parts) == len(SCORE_TESTS):
+            found.append(
+                Candidate(model=model, tokens_per_s=max(rates), score=fmean(parts.values()), parts=parts)
+            )
+    return mark_frontier(found)
+
+
+def mark_frontier(found: Sequence[Candidate]) -> list[Candidate]:
+    """Mark those that no other is at least as good as in both, and better in one."""
+    return [
+        Candidate(
+            model=one.model,
+            tokens_per_s=one.tokens_per_s,
+            score=one.score,
+            parts=one.parts,
+            is_on_frontier=not any(_beats(other, one) for other in found),
+        )
+        for one in found
+    ]
+
+
+def _beats(other: Candidate, one: Candidate) -> bool:
+    is_as_good = other.tokens_per_s >= one.tokens_per_s and other.score >= one.score
+    return is_as_good and (other.tokens_per_s > one.tokens_per_s or other.score > one.score)
+
+
+def _share(record: Record) -> float | None:
+    metric = record.metric("share")
+    return fmean(metric.samples) if metric is not None and record.test in SCORE_TESTS else None

@@ -1,0 +1,145 @@
+"""Records as aligned text: what differs between them, the median, its interval, the spread, and the doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.pairing import MetricPair, RunComparison
+from benchmarks.records import Metric, Record, Scalar
+
+_HEAD = ("TEST", "SETTINGS", "METRIC", "MEDIAN", "INTERVAL", "P95", "SPREAD", "N")
+
+
+def record_lines(records: Sequence[Record]) -> list[str]:
+    """One row a metric; settings that all records share stand once, above."""
+    if not records:
+        return ["nothing was measured"]
+    shared = shared_settings(records)
+    rows: list[tuple[str, ...]] = [_HEAD]
+    for record in records:
+        settings = settings_text(record.configuration, without=shared)
+        rows += [_metric_row(record, settings, metric) for metric in record.metrics]
+    lines = [f"{records[0].suite}: {settings_text(shared)}".rstrip(": ")]
+    lines += aligned(rows)
+    lines += _fact_lines(records)
+    return [*lines, *(f"doubt: {doubt}" for doubt in doubts_of(records))]
+
+
+def doubts_of(records: Sequence[Record]) -> list[str]:
+    """What speaks against figures, with the tests it concerns."""
+    tests: dict[str, list[str]] = {}
+    for record in records:
+        for doubt in record.doubts:
+            tests.setdefault(doubt, []).append(record.test)
+    return [
+        doubt if len(concerned) == len(records) else f"{', '.join(dict.fromkeys(concerned))}: {doubt}"
+        for doubt, concerned in tests.items()
+    ]
+
+
+def shared_settings(records: Sequence[Record] | Sequence[MetricPair]) -> dict[str, Scalar]:
+    """The settings that have one value in all records."""
+    first = records[0].configuration
+    return {
+        name: value
+        for name, value in first.items()
+        if all(record.configuration.get(name, _Missing) == value for record in records)
+    }
+
+
+class _Missing:
+    """Equal to no setting."""
+
+
+def settings_text(settings: Mapping[str, Scalar], without: Mapping[str, Scalar] | None = None) -> str:
+    """Settings as `name value, name value`; sizes that the test's name says are left out."""
+    said = {"n_prompt", "n_gen", "n_depth", *(without or {})}
+    shown = {name: value for name, value in settings.items() if name not in said}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
+
+
+def amount(value: float, unit: str) -> str:
+    """A value in the unit a reader expects: seconds as milliseconds, bytes as MiB."""
+    if unit == "s":
+        return f"{value * 1000:.4g} ms"
+    if unit == "bytes":
+        return f"{value / 2**20:.1f} MiB"
+    if unit == "share":
+        return f"{value:.1%}"
+    return f"{value:.4g} {unit}".rstrip()
+
+
+def comparison_lines(comparison: RunComparison) -> list[str]:
+    """Two runs side by side."""
+    shared = shared_settings(comparison.pairs)
+    rows: list[tuple[str, ...]] = [
+        ("TEST", "SETTINGS", "METRIC", "FIRST", "SECOND", "RATIO", "INTERVAL 95 %", "N", "VERDICT")
+    ]
+    rows += [_pair_row(pair, shared) for pair in comparison.pairs]
+    lines = [f"first:  {comparison.first}", f"second: {comparison.second}", settings_text(shared)]
+    lines += aligned(rows)
+    if comparison.unlike_facts:
+        lines.append(f"unlike machines or installations: {', '.join(comparison.unlike_facts)} differ")
+    lines += [f"only in the first: {label}" for label in comparison.only_first]
+    lines += [f"only in the second: {label}" for label in comparison.only_second]
+    return [*lines, *(f"doubt: {doubt}" for doubt in comparison.doubts)]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Cells of columns under each other; a column that is empty but for its head is left out."""
+    used = [column for column in range(len(rows[0])) if any(row[column] for row in rows[1:])]
+    widths = [max(len(row[column]) for row in rows) for column in used]
+    return [
+        "  ".join(f"{row[column]:<{width}}" for column, width in zip(used, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _metric_row(record: Record, settings: str, metric: Metric) -> tuple[str, ...]:
+    summary = metric.summary
+    is_single = summary.count == 1
+    interval = summary.interval
+    return (
+        record.test,
+        settings,
+        metric.name,
+        amount(summary.median, metric.unit),
+        ""
+        if is_single
+        else f"{amount(interval.low, metric.unit)} – {amount(interval.high, metric.unit)} ({interval.coverage:.0%})",
+        amount(metric.percentiles()["p95"], metric.unit) if metric.unit == "s" and not is_single else "",
+        "" if is_single else f"{summary.variation:.1%}",
+        str(summary.count),
+    )
+
+
+def _pair_row(pair: MetricPair, shared: Mapping[str, Scalar]) -> tuple[str, ...]:
+    interval = f"{pair.interval.low:.3f} – {pair.interval.high:.3f}" if pair.interval else ""
+    return (
+        pair.test,
+        settings_text(pair.configuration, without=shared),
+        pair.metric,
+        amount(pair.first, pair.unit),
+        amount(pair.second, pair.unit),
+        f"{pair.ratio:.3f}",
+        interval,
+        f"{pair.samples[0]}/{pair.samples[1]}",
+        pair.verdict,
+    )
+
+
+# Facts that a reader of the table needs; the rest stand in the record.
+_SPOKEN = ("energy", "recommendation", "note", "failed", "prompts_off", "steady_state", "setting")
+
+
+def _fact_lines(records: Sequence[Record]) -> list[str]:
+    """Spoken facts; one that all records share stands once."""
+    tests: dict[str, list[str]] = {}
+    for record in records:
+        for name, value in record.facts.items():
+            if name in _SPOKEN and value not in ("", 0, None):
+                tests.setdefault(f"{name.replace('_', ' ')}: {value}", []).append(record.test)
+    return [
+        fact if len(concerned) == len(records) else f"{', '.join(dict.fromkeys(concerned))}: {fact}"
+        for fact, concerned in tests.items()
+    ]
