@@ -12,6 +12,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
 class Usage:
     """Tokens of one request. `cached_tokens` is the part of `input_tokens` that was not computed again;
     `reasoning_tokens` is part of `output_tokens`; `forward_passes` counts decode steps it took part in.
+    `estimated_tokens` are those of input and output that nobody counted: the provider did not say.
     """
 
     input_tokens: int = 0
@@ -21,6 +22,7 @@ class Usage:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     forward_passes: int = 0
+    estimated_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
