@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from appliance.config import Settings
 from appliance.core.clock import SystemClock
-from appliance.core.ports import Clock, Provider
+from appliance.core.ports import Clock, Embedder, Provider
 from appliance.gateway import Gateway
 from appliance.providers.llama_cpp import LlamaCppProvider
 from appliance.providers.local_models import resolver_of
@@ -21,8 +21,11 @@ from appliance.telemetry import Telemetry, open_telemetry
 if TYPE_CHECKING:
     from appliance.context.asking import DocumentAsker
     from appliance.jobs.extract import Extractor
+    from appliance.memory.facts import Facts
+    from appliance.providers.openai_http.provider import OpenAiHttpProvider
     from appliance.retrieval.chunking import ChunkSettings
     from appliance.retrieval.library import Library
+    from appliance.storage.database import Database
 
 DEMONSTRATION = ScriptedModel(name="scripted:echo")
 
@@ -91,11 +94,41 @@ def open_library(settings: Settings, chunking: ChunkSettings | None = None) -> L
     )
 
 
+def open_facts(settings: Settings, database: Database) -> Facts:
+    """Open the long-term facts of a store; the embedder is loaded when a fact is first embedded."""
+    from appliance.catalog.catalog import Catalog
+    from appliance.catalog.store import ModelStore
+    from appliance.memory.facts import Facts
+    from appliance.retrieval.late_embedder import LateEmbedder
+
+    def load() -> Embedder:
+        from appliance.retrieval.embedder import FastembedEmbedder
+
+        return FastembedEmbedder.load(Catalog(ModelStore(settings.models_dir)).local(settings.embedder).path)
+
+    return Facts(database, LateEmbedder(load))
+
+
+def open_remote_providers(settings: Settings, clock: Clock) -> list[OpenAiHttpProvider]:
+    """Make a provider of each server in the configuration; nothing is connected yet."""
+    if not settings.providers:
+        return []
+    from appliance.providers.openai_http.provider import OpenAiHttpProvider
+
+    return [
+        OpenAiHttpProvider(
+            server, clock, is_offline=settings.offline, cache_folder=settings.cache_dir / "providers"
+        )
+        for server in settings.providers.values()
+    ]
+
+
 def build_appliance(settings: Settings, *, clock: Clock | None = None) -> Appliance:
     """Wire an appliance. Nothing is loaded yet: a model is when it is first asked."""
     used_clock = clock or SystemClock()
     scripts = read_script_file(settings.script) if settings.script else []
     providers: list[Provider] = [
+        *open_remote_providers(settings, used_clock),
         ScriptedProvider([DEMONSTRATION, *scripts], used_clock),
         LlamaCppProvider(
             resolver_of(settings),

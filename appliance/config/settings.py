@@ -13,6 +13,7 @@ from appliance.config.folders import XdgFolders, config_path
 from appliance.config.limits import Limits, parse_limits
 from appliance.config.prices import PriceTable, parse_prices
 from appliance.config.reader import ResolvedSetting, Scalar, SettingReader, SourceKind
+from appliance.config.remote import RemoteServer, parse_remote_servers
 from appliance.config.retry import RetryPolicy, parse_retry
 from appliance.config.routes import Route, parse_routes
 from appliance.config.toml_file import TomlFile
@@ -20,6 +21,8 @@ from appliance.core.requests import SamplingParams
 
 FlashAttention = Literal["auto", "on", "off"]
 KvType = Literal["f16", "q8_0", "q4_0", "reproducible"]
+MemoryPolicyName = Literal["full", "sliding_window", "summary", "hybrid"]
+FactMode = Literal["off", "ask", "save"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -54,10 +57,13 @@ class Settings:
     response_cache: bool
     response_cache_ttl_s: float
     response_cache_bytes: int
+    providers: Mapping[str, RemoteServer]
     routes: Mapping[str, Route]
     limits: Limits
     retry: RetryPolicy
     prices: PriceTable
+    memory: MemoryPolicyName
+    facts: FactMode
     log_level: LogLevel
     trace_days: float
     trace_disk_bytes: int
@@ -176,10 +182,25 @@ def _read_all(reader: SettingReader, folders: XdgFolders, path: Path) -> Setting
         response_cache_bytes=reader.byte_size(
             "response_cache_bytes", 256 << 20, "disk that stored answers may take"
         ),
+        providers=reader.table(
+            "providers", parse_remote_servers, "servers that run models elsewhere, by name"
+        ),
         routes=reader.table("routes", parse_routes, "names for lists of models that can answer"),
         limits=reader.table("limits", parse_limits, "queue, concurrency, requests and tokens per minute"),
         retry=reader.table("retry", parse_retry, "which failures are tried again, how often and when"),
         prices=reader.table("prices", parse_prices, "prices of tokens, power and machine, with a version"),
+        memory=reader.choice(
+            "memory",
+            "hybrid",
+            get_args(MemoryPolicyName),
+            "what of a long chat a prompt holds: all or an error, the newest turns, a summary, or summary and newest",
+        ),
+        facts=reader.choice(
+            "facts",
+            "ask",
+            get_args(FactMode),
+            "what you say of yourself: not kept, kept once confirmed, kept at once",
+        ),
         log_level=reader.choice("log_level", "warning", get_args(LogLevel), "least level that is logged"),
         trace_days=reader.number("trace_days", 14.0, 0.0, 3650.0, "days that traces are kept; 0 keeps none"),
         trace_disk_bytes=reader.byte_size(
