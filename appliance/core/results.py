@@ -13,7 +13,7 @@ from appliance.core.handling import Handling
 from appliance.core.messages import AssistantMessage
 from appliance.core.usage import FinishReason, Timings, Usage
 
-ValueT = TypeVar("ValueT", default=object)
+ValueT = TypeVar("ValueT", default=object, covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,12 +16,24 @@ from appliance import __version__
 from appliance.core.errors import ApplianceError, InternalError
 from appliance.server.denials import Denials
 from appliance.server.guard import Guard
-from appliance.server.openai import chat, models
-from appliance.server.own import health
+from appliance.server.openai import chat, completions, embeddings, models, responses, tokens
+from appliance.server.own import answers, conversations, documents, health, tickets
 from appliance.server.problems import RefusedError, problem_of
 from appliance.server.services import Services
 
-_ROUTERS = (chat.router, models.router, health.router)
+_ROUTERS = (
+    chat.router,
+    completions.router,
+    responses.router,
+    embeddings.router,
+    models.router,
+    tokens.router,
+    documents.router,
+    answers.router,
+    conversations.router,
+    tickets.router,
+    health.router,
+)
 _BINARY_PATH = re.compile(r"/v1/collections/[^/]+/documents")
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 

@@ -26,7 +26,7 @@ class LateLibrary:
             ModelNotFoundError: the embedder is not on this machine.
             StorageError: the data folder cannot be used.
         """
-        return self._library or await asyncio.to_thread(self._opened)
+        return await asyncio.to_thread(self._opened)
 
     def close(self) -> None:
         """Close it if it was opened."""

@@ -87,7 +87,7 @@ async def _disconnected(receive: Receive) -> None:
             return
 
 
-async def _ended(task: asyncio.Future[object]) -> None:
+async def _ended(task: asyncio.Future[_Result] | asyncio.Future[None]) -> None:
     """Cancel a task and wait until it has let go of what it held."""
     task.cancel()
     await asyncio.wait((task,))

@@ -11,10 +11,14 @@ from fastapi import Depends, Request
 
 from appliance.app import Appliance
 from appliance.memory.conversations import Conversations
+from appliance.retrieval.embedder import FastembedEmbedder
+from appliance.retrieval.rerank import FastembedReranker
 from appliance.server.late_library import LateLibrary
 from appliance.server.options import ServeOptions
+from appliance.server.own.exchange import Exchanges
 from appliance.server.problems import RefusedError
 from appliance.server.running import Running
+from appliance.server.scorers import LateModels
 from appliance.server.teams.audit import AuditLog
 from appliance.server.teams.tokens import Caller, Scope, Tokens
 from appliance.server.teams.users import Users
@@ -32,6 +36,9 @@ class Services:
     tokens: Tokens
     audit: AuditLog
     library: LateLibrary
+    embedders: LateModels[FastembedEmbedder]
+    rerankers: LateModels[FastembedReranker]
+    exchanges: Exchanges = field(default_factory=Exchanges)
     running: Running = field(default_factory=Running)
     now_s: Callable[[], float] = time.time
 
@@ -65,5 +72,9 @@ def needs(scope: Scope) -> Callable[[Request], Caller]:
 ServicesOf = Annotated[Services, Depends(services_of)]
 ChatCaller = Annotated[Caller, Depends(needs("chat"))]
 DocumentCaller = Annotated[Caller, Depends(needs("documents"))]
-MetricsCaller = Annotated[Caller, Depends(needs("metrics"))]
 AdminCaller = Annotated[Caller, Depends(needs("admin"))]
+
+# For routes that let a caller in without asking who it is.
+NEEDS_CHAT = Depends(needs("chat"))
+NEEDS_DOCUMENTS = Depends(needs("documents"))
+NEEDS_METRICS = Depends(needs("metrics"))

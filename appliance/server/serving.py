@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from appliance.core.errors import StorageError
 from appliance.server.http import build_http
@@ -29,7 +30,7 @@ async def serve(services: Services, on_listening: Callable[[str], None]) -> None
     Raises:
         StorageError: the address cannot be used.
     """
-    server = DrainingServer(build_http(services), services.options, services.running, on_listening)
+    server = draining_server(services, on_listening)
     try:
         await server.serve()
     except SystemExit as exc:
@@ -38,6 +39,11 @@ async def serve(services: Services, on_listening: Callable[[str], None]) -> None
             f"{options.host} port {options.port} cannot be used",
             hint="is another server running there? choose another with --port",
         ) from exc
+
+
+def draining_server(services: Services, on_listening: Callable[[str], None]) -> DrainingServer:
+    """Return a server that is not started yet."""
+    return DrainingServer(build_http(services), services.options, services.running, on_listening)
 
 
 class DrainingServer(uvicorn.Server):
@@ -69,6 +75,9 @@ class DrainingServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Take the first signal as a wish to end and the second one as an order; exit normally after either."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
         try:
             yield
@@ -136,7 +145,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _is_between_requests(self) -> bool:
-        cycle = self.cycle
+        cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 
     def _stop_waiting(self) -> None:

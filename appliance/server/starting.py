@@ -10,6 +10,8 @@ from appliance.memory.journal import stop_unfinished_answers
 from appliance.memory.schema import CONVERSATIONS, FACTS
 from appliance.server.late_library import LateLibrary
 from appliance.server.options import ServeOptions
+from appliance.server.own.incoming import remove_left_over
+from appliance.server.scorers import embedders_of, rerankers_of
 from appliance.server.services import Services
 from appliance.server.teams.audit import AuditLog
 from appliance.server.teams.tables import TEAMS
@@ -26,6 +28,7 @@ def opened_services(appliance: Appliance, options: ServeOptions) -> Iterator[Ser
     library = LateLibrary(appliance.open_library)
     try:
         stop_unfinished_answers(database)
+        remove_left_over(settings.data_dir)
         services = Services(
             appliance=appliance,
             options=options,
@@ -34,6 +37,8 @@ def opened_services(appliance: Appliance, options: ServeOptions) -> Iterator[Ser
             tokens=Tokens(database),
             audit=AuditLog(database),
             library=library,
+            embedders=embedders_of(settings),
+            rerankers=rerankers_of(settings),
         )
         services.users.ensure_local()
         services.tokens.machine_token(settings.state_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from appliance.core.messages import (
     AssistantMessage,
@@ -31,11 +32,10 @@ def conversation_of(messages: Sequence[WireMessage]) -> Conversation:
     Raises:
         InvalidRequestError: they are in an order no model can follow, or hold something else than text.
     """
-    leading = 0
-    while leading < len(messages) and isinstance(messages[leading], InstructionMessage):
-        leading += 1
+    instructions = list(takewhile(lambda message: isinstance(message, InstructionMessage), messages))
+    leading = len(instructions)
     system = "\n\n".join(
-        _text(message.content, f"messages[{place}]") for place, message in enumerate(messages[:leading])
+        _text(message.content or "", f"messages[{place}]") for place, message in enumerate(instructions)
     )
     conversation: list[Message] = [SystemMessage(text=system)] if leading else []
     names: dict[str, str] = {}

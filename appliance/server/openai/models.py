@@ -10,21 +10,21 @@ from appliance.catalog.catalog import Catalog
 from appliance.catalog.store import ModelStore
 from appliance.config import Settings
 from appliance.core.errors import ModelNotFoundError
-from appliance.server.services import ChatCaller, ServicesOf
+from appliance.server.services import NEEDS_CHAT, ServicesOf
 from appliance.server.wire import JsonObject
 
 router = APIRouter(tags=["OpenAI"])
 
 
-@router.get("/v1/models")
-async def list_models(caller: ChatCaller, services: ServicesOf) -> JsonObject:  # noqa: ARG001
+@router.get("/v1/models", dependencies=[NEEDS_CHAT])
+async def list_models(services: ServicesOf) -> JsonObject:
     """List the models of this machine; the one that answers when none is named stands first."""
     models = await asyncio.to_thread(_stored_models, services.appliance.settings)
     return {"object": "list", "data": models}
 
 
-@router.get("/v1/models/{name:path}")
-async def show_model(name: str, caller: ChatCaller, services: ServicesOf) -> JsonObject:  # noqa: ARG001
+@router.get("/v1/models/{name:path}", dependencies=[NEEDS_CHAT])
+async def show_model(name: str, services: ServicesOf) -> JsonObject:
     """Show one model.
 
     Raises:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from appliance.core.requests import Deadline, SamplingParams
 from appliance.server.openai.chat_wire import SamplingWire
 from appliance.server.problems import refused
+
+_Number = TypeVar("_Number", int, float)
 
 _SEEDS = 2**32
 
@@ -48,7 +51,7 @@ def deadline_of(body: SamplingWire) -> Deadline:
     return Deadline(total_s=body.deadline_s)
 
 
-def _or(stated: float | None, usual: float) -> float:
+def _or(stated: _Number | None, usual: _Number) -> _Number:
     return usual if stated is None else stated
 
 

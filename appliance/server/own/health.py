@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 
 from appliance import __version__
 from appliance.core.errors import ApplianceError
-from appliance.server.services import MetricsCaller, ServicesOf
+from appliance.server.services import NEEDS_METRICS, ServicesOf
 from appliance.server.wire import JsonObject
 
 router = APIRouter(tags=["Health"])
@@ -27,8 +27,8 @@ async def ready(services: ServicesOf) -> JSONResponse:
     return JSONResponse(body, status_code=503 if reason else 200)
 
 
-@router.get("/metrics")
-async def metrics(caller: MetricsCaller, services: ServicesOf) -> PlainTextResponse:  # noqa: ARG001
+@router.get("/metrics", dependencies=[NEEDS_METRICS])
+async def metrics(services: ServicesOf) -> PlainTextResponse:
     """Return the numbers of this process for Prometheus."""
     text = services.appliance.telemetry.metrics.render()
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

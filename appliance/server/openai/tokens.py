@@ -1,0 +1,45 @@
+"""`POST /tokenize`: how many tokens a text or a conversation has for a model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from appliance.core.messages import Conversation, UserMessage
+from appliance.core.requests import GenerateRequest
+from appliance.server.openai.chat_wire import WireMessage
+from appliance.server.openai.messages import conversation_of
+from appliance.server.problems import refused
+from appliance.server.services import ChatCaller, ServicesOf
+from appliance.server.wire import JsonObject, ModelName, Text, Wire
+
+router = APIRouter(tags=["Tokens"])
+
+
+class TokenizeBody(Wire):
+    """A text as one question, or a conversation; counted as the model would read it, its template included."""
+
+    content: Text | None = None
+    messages: Annotated[list[WireMessage], Field(min_length=1, max_length=10_000)] | None = None
+    model: ModelName | None = None
+
+
+@router.post("/tokenize")
+async def tokenize(
+    body: TokenizeBody, request: Request, caller: ChatCaller, services: ServicesOf
+) -> JsonObject:
+    """Count tokens, and say how many the context window holds."""
+    gateway, settings = services.appliance.gateway, services.appliance.settings
+    if (body.content is None) == (body.messages is None):
+        raise refused("give either content or messages", param="content", code="invalid_value")
+    conversation = (
+        Conversation.of(UserMessage(text=body.content or ""))
+        if body.messages is None
+        else conversation_of(body.messages)
+    )
+    asked = GenerateRequest(conversation=conversation, model=body.model or settings.model, owner=caller.owner)
+    offered = await gateway.capabilities(asked.model)
+    count = await services.running.unless_gone(request, gateway.count_tokens(asked))
+    return {"count": count, "context_window": offered.context_window, "model": asked.model}

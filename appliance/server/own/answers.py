@@ -1,0 +1,140 @@
+"""Grounded answers and extraction: what documents say, with every quote checked against their text."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from appliance.context.question import DocumentQuestion
+from appliance.core.errors import InvalidRequestError, error_of
+from appliance.core.requests import JsonSchemaFormat, SamplingParams
+from appliance.jobs.extract import ExtractTask, RowDone
+from appliance.retrieval.library import Library
+from appliance.retrieval.records import DocumentRecord
+from appliance.server.own.documents import Ids, Names, check_collections, find_document
+from appliance.server.problems import refused
+from appliance.server.services import ChatCaller, DocumentCaller, Services, ServicesOf
+from appliance.server.wire import JsonObject, ModelName, Text, Wire
+
+router = APIRouter(prefix="/v1", tags=["Documents"])
+
+_MAX_DOCUMENTS = 100
+
+
+class AnswerBody(Wire):
+    """A question to documents. `mode` says how quotes come about: chosen by code, by the model, or aligned after."""
+
+    question: Text
+    collections: Names = Field(default_factory=list)
+    document_ids: Ids = Field(default_factory=list)
+    model: ModelName | None = None
+    mode: Literal["quotes", "model", "after"] = "quotes"
+    search_mode: Literal["hybrid", "dense", "text"] = "hybrid"
+    passages: Annotated[int, Field(ge=1, le=50)] = 5
+    max_tokens: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+
+
+class ExtractionBody(Wire):
+    """The fields to take out of documents, as a JSON Schema."""
+
+    schema_: Annotated[JsonObject, Field(alias="schema")]
+    collections: Names = Field(default_factory=list)
+    document_ids: Ids = Field(default_factory=list)
+    instruction: Annotated[str, Field(max_length=20_000)] = ""
+    model: ModelName | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+
+
+@router.post("/answers")
+async def answer(
+    body: AnswerBody,
+    request: Request,
+    caller: DocumentCaller,
+    chatter: ChatCaller,  # noqa: ARG001  an answer costs what a chat costs
+    services: ServicesOf,
+) -> JsonObject:
+    """Answer from the caller's documents, or refuse when they hold too little; every quote is verified."""
+    settings = services.appliance.settings
+    library = await services.library.get()
+    await check_collections(library, caller.owner, body.collections)
+    for document_id in body.document_ids:
+        await find_document(library, caller.owner, document_id)
+    asked = DocumentQuestion(
+        question=body.question,
+        model=body.model or settings.model,
+        collections=tuple(body.collections),
+        document_ids=tuple(body.document_ids),
+        mode=body.mode,
+        search_mode=body.search_mode,
+        passages=body.passages,
+        sampling=replace(
+            settings.default_sampling(),
+            temperature=body.temperature,
+            max_tokens=body.max_tokens,
+            seed=body.seed,
+        ),
+        owner=caller.owner,
+    )
+    await services.appliance.gateway.capabilities(asked.model)
+    work = services.appliance.document_asker(library).answer(asked)
+    answered = await services.running.unless_gone(request, work)
+    if answered.failure is not None and not answered.citations:
+        raise error_of(answered.failure)
+    return answered.to_json()
+
+
+@router.post("/extractions")
+async def extract(
+    body: ExtractionBody,
+    request: Request,
+    caller: DocumentCaller,
+    chatter: ChatCaller,  # noqa: ARG001  an extraction costs what a chat costs
+    services: ServicesOf,
+) -> JsonObject:
+    """Take the fields of a schema out of documents: a row each, with where every value stands."""
+    library = await services.library.get()
+    documents = await _documents(library, caller.owner, body)
+    task = ExtractTask(
+        output=JsonSchemaFormat(schema_json=json.dumps(body.schema_), name="row"),
+        model=body.model or services.appliance.settings.model,
+        instruction=body.instruction,
+        sampling=SamplingParams(temperature=0.0, max_tokens=body.max_tokens),
+        owner=caller.owner,
+    )
+    await services.appliance.gateway.capabilities(task.model)
+    rows = await services.running.unless_gone(request, _rows(services, library, task, documents))
+    return {"object": "list", "model": task.model, "data": rows}
+
+
+async def _rows(
+    services: Services, library: Library, task: ExtractTask, documents: list[DocumentRecord]
+) -> list[JsonObject]:
+    events = services.appliance.extractor(library).run(task, documents)
+    async with aclosing(events):
+        return [event.row.to_json() async for event in events if isinstance(event, RowDone)]
+
+
+async def _documents(library: Library, owner: str, body: ExtractionBody) -> list[DocumentRecord]:
+    await check_collections(library, owner, body.collections)
+    if body.document_ids:
+        return [await find_document(library, owner, document_id) for document_id in body.document_ids]
+    if not body.collections:
+        raise refused(
+            "nothing is named to extract from", param="collections", code="missing_required_parameter",
+            hint="give collections or document_ids",
+        )  # fmt: skip
+    records = await asyncio.to_thread(library.store.documents, owner, body.collections)
+    if len(records) > _MAX_DOCUMENTS:
+        raise InvalidRequestError(
+            f"{len(records)} documents are meant; one request reads at most {_MAX_DOCUMENTS}",
+            hint="name them in portions with document_ids",
+        )
+    return records

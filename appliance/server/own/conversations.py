@@ -1,0 +1,158 @@
+"""Conversations of the caller: begin, list, read, ask, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, replace
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import Field
+
+from appliance.core.errors import error_of
+from appliance.core.requests import GenerateRequest
+from appliance.core.results import GenerateFailure
+from appliance.memory.turns import Chat, Turn
+from appliance.server.openai.answers import finish_reason, receipt_json, usage_json
+from appliance.server.own.exchange import Exchange, existing_chat
+from appliance.server.services import ChatCaller, Services, ServicesOf
+from appliance.server.wire import JsonObject, ModelName, Text, Wire
+
+router = APIRouter(prefix="/v1/conversations", tags=["Conversations"])
+
+
+class NewConversation(Wire):
+    """A conversation to begin, with instructions for all of its answers."""
+
+    title: Annotated[str, Field(max_length=200)] = ""
+    instructions: Text = ""
+
+
+class NewMessage(Wire):
+    """A question at the end of a conversation."""
+
+    content: Annotated[str, Field(min_length=1, max_length=4_000_000)]
+    model: ModelName | None = None
+    temperature: Annotated[float, Field(ge=0, le=100)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=1 << 24)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+
+
+@router.post("", status_code=201)
+async def begin(body: NewConversation, caller: ChatCaller, services: ServicesOf) -> JsonObject:
+    """Begin an empty conversation."""
+    chats = services.conversations(caller).chats
+    chat = await asyncio.to_thread(chats.create, title=body.title, system_text=body.instructions)
+    return chat_json(chat)
+
+
+@router.get("")
+async def list_conversations(
+    caller: ChatCaller,
+    services: ServicesOf,
+    shelf: Literal["current", "archived", "trash"] = "current",
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
+) -> JsonObject:
+    """List the caller's conversations, the one used last first."""
+    chats = services.conversations(caller).chats
+    found = await asyncio.to_thread(chats.list_chats, shelf, limit=limit, offset=offset)
+    return {"conversations": [chat_json(chat) for chat in found]}
+
+
+@router.get("/search")
+async def search(
+    q: Annotated[str, Query(min_length=1, max_length=1_000)],
+    caller: ChatCaller,
+    services: ServicesOf,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> JsonObject:
+    """Find turns of the caller with every word of a query."""
+    hits = await asyncio.to_thread(services.conversations(caller).search, q, limit=limit)
+    return {"hits": [asdict(hit) for hit in hits]}
+
+
+@router.get("/{conversation_id}")
+async def show(conversation_id: str, caller: ChatCaller, services: ServicesOf) -> JsonObject:
+    """Show a conversation with the turns of the branch in use."""
+    conversations = services.conversations(caller)
+    chat = await asyncio.to_thread(existing_chat, conversations, conversation_id)
+    turns = await asyncio.to_thread(conversations.turns.shown_branch, chat.id)
+    return {**chat_json(chat), "turns": [turn_json(turn) for turn in turns]}
+
+
+@router.post("/{conversation_id}/messages")
+async def ask(
+    conversation_id: str, body: NewMessage, request: Request, caller: ChatCaller, services: ServicesOf
+) -> JSONResponse:
+    """Ask at the end of a conversation and answer; both are stored. Nothing of it is left out of the prompt."""
+    settings = services.appliance.settings
+    model = body.model or settings.model
+    await services.appliance.gateway.capabilities(model)
+    usual = settings.default_sampling()
+    sampling = replace(
+        usual,
+        temperature=usual.temperature if body.temperature is None else body.temperature,
+        max_tokens=body.max_tokens or usual.max_tokens,
+        seed=body.seed,
+    )
+    conversations = services.conversations(caller)
+    async with services.exchanges.open(conversations, conversation_id, body.content) as exchange:
+        asked = GenerateRequest(
+            conversation=exchange.conversation, model=model, sampling=sampling, owner=caller.owner
+        )
+        exchange.request = asked
+        answer = await services.running.unless_gone(request, _answered(services, exchange, asked))
+    return JSONResponse(answer, headers={"x-request-id": asked.request_id})
+
+
+@router.delete("/{conversation_id}")
+async def delete(conversation_id: str, caller: ChatCaller, services: ServicesOf) -> JsonObject:
+    """Move a conversation to the trash; `POST /v1/forget` removes it for good."""
+    conversations = services.conversations(caller)
+    chat = await asyncio.to_thread(existing_chat, conversations, conversation_id)
+    await asyncio.to_thread(conversations.chats.delete, chat.id)
+    return {"deleted": chat.id}
+
+
+async def _answered(services: Services, exchange: Exchange, asked: GenerateRequest) -> JsonObject:
+    result = await services.appliance.gateway.generate(asked)
+    exchange.result = result
+    if isinstance(result, GenerateFailure):
+        raise error_of(result.failure)
+    return {
+        "conversation_id": exchange.chat_id,
+        "role": "assistant",
+        "content": result.message.text,
+        "reasoning": result.message.reasoning,
+        "finish_reason": finish_reason(result.finish_reason),
+        "usage": usage_json(result.usage),
+        "appliance": receipt_json(asked, [result]),
+    }
+
+
+def chat_json(chat: Chat) -> JsonObject:
+    """Return a conversation as lists show it."""
+    return {
+        "id": chat.id,
+        "title": chat.title,
+        "instructions": chat.system_text,
+        "created_at_s": chat.created_at_s,
+        "updated_at_s": chat.updated_at_s,
+        "turn_count": chat.turn_count,
+        "is_pinned": chat.is_pinned,
+        "is_archived": chat.is_archived,
+    }
+
+
+def turn_json(turn: Turn) -> JsonObject:
+    """Return one turn."""
+    return {
+        "id": turn.id,
+        "role": turn.role,
+        "state": turn.state,
+        "text": turn.text,
+        "reasoning": turn.reasoning,
+        "created_at_s": turn.created_at_s,
+    }

@@ -1,0 +1,156 @@
+"""One question and its answer in a stored conversation: nothing that was said or answered is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from appliance.core.clock import SystemClock
+from appliance.core.errors import InvalidRequestError
+from appliance.core.events import ReasoningDelta, TextDelta
+from appliance.core.messages import Conversation, Message, SystemMessage
+from appliance.core.requests import GenerateRequest
+from appliance.core.results import GenerateFailure, GenerateSuccess
+from appliance.memory.conversations import Conversations
+from appliance.memory.journal import AnswerEnd
+from appliance.memory.rows import AnswerDelta
+from appliance.memory.short_term import exchanges_of
+from appliance.memory.turns import Chat, SentRequest, Turn
+from appliance.server.problems import RefusedError, not_found
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """A question that is on disk, with the messages that lead up to it.
+
+    Set `request` before the model is asked and `result` when it has answered; with neither nothing more is
+    stored, with a request alone the answer counts as broken off.
+    """
+
+    chat_id: str
+    question: Turn
+    conversation: Conversation
+    request: GenerateRequest | None = None
+    result: GenerateSuccess | GenerateFailure | None = None
+
+
+class Exchanges:
+    """Questions and answers of all owners; one at a time in each conversation."""
+
+    def __init__(self) -> None:
+        self._busy: set[str] = set()
+
+    @asynccontextmanager
+    async def open(
+        self, conversations: Conversations, chat_id: str | None, question: str, *, system: str = ""
+    ) -> AsyncIterator[Exchange]:
+        """Store a question at the end of a conversation, or of a new one; at the end, store its answer.
+
+        Raises:
+            RefusedError: there is no such conversation, or an answer is being written in it.
+        """
+        chat = await asyncio.to_thread(_chat, conversations, chat_id, system)
+        if chat.id in self._busy:
+            raise RefusedError(
+                "an answer is still being written in this conversation",
+                status=409,
+                code="conversation_busy",
+                hint="wait for it, or begin another conversation",
+            )
+        self._busy.add(chat.id)
+        try:
+            exchange = await asyncio.to_thread(_begun, conversations, chat, question)
+            try:
+                yield exchange
+            finally:
+                if exchange.request is not None:
+                    await asyncio.shield(
+                        asyncio.to_thread(_store_answer, conversations, exchange, exchange.request)
+                    )
+        finally:
+            self._busy.discard(chat.id)
+
+
+def existing_chat(conversations: Conversations, chat_id: str) -> Chat:
+    """Return a conversation of this owner that is not in the trash.
+
+    Raises:
+        RefusedError: there is none of this id, whoever else may have one.
+    """
+    try:
+        chat = conversations.chats.get(chat_id)
+    except InvalidRequestError:
+        chat = None
+    if chat is None or chat.is_deleted:
+        raise not_found(
+            f"there is no conversation {chat_id[:80]!r}", hint="GET /v1/conversations lists yours"
+        )
+    return chat
+
+
+def _chat(conversations: Conversations, chat_id: str | None, system: str) -> Chat:
+    if chat_id is None:
+        return conversations.chats.create(system_text=system)
+    return existing_chat(conversations, chat_id)
+
+
+def _begun(conversations: Conversations, chat: Chat, question: str) -> Exchange:
+    turns = conversations.turns
+    turn = turns.add_user_turn(chat.id, question, parent_id=chat.active_turn_id)
+    messages: list[Message] = [SystemMessage(text=chat.system_text)] if chat.system_text else []
+    messages += [message for each in exchanges_of(turns.branch(turn.id)) for message in each.messages]
+    return Exchange(chat_id=chat.id, question=turn, conversation=Conversation(tuple(messages)))
+
+
+def _store_answer(conversations: Conversations, exchange: Exchange, request: GenerateRequest) -> None:
+    turns = conversations.turns
+    turn = turns.begin_answer(exchange.chat_id, _as_sent(request), parent_id=exchange.question.id)
+    journal = turns.journal(turn.id, SystemClock())
+    for delta in _deltas(exchange.result):
+        journal.append(delta)
+    journal.finish(_end(exchange.result))
+
+
+def _deltas(result: GenerateSuccess | GenerateFailure | None) -> Sequence[AnswerDelta]:
+    if result is None:
+        return ()
+    message = result.message if isinstance(result, GenerateSuccess) else result.partial
+    return (ReasoningDelta(text=message.reasoning), TextDelta(text=message.text))
+
+
+def _end(result: GenerateSuccess | GenerateFailure | None) -> AnswerEnd:
+    match result:
+        case GenerateSuccess():
+            return AnswerEnd(
+                state="done",
+                finish_reason=result.finish_reason,
+                model=result.model,
+                usage=result.usage,
+                timings=result.timings,
+            )
+        case GenerateFailure():
+            return AnswerEnd(
+                state="failed",
+                finish_reason="error",
+                usage=result.usage,
+                timings=result.timings,
+                failure=result.failure,
+            )
+        case None:
+            return AnswerEnd(state="stopped", finish_reason="cancelled")
+
+
+def _as_sent(request: GenerateRequest) -> SentRequest:
+    return SentRequest(
+        model=request.model,
+        messages=request.conversation.messages,
+        sampling=request.sampling,
+        output=request.output,
+        tools=request.tools,
+        tool_choice=request.tool_choice,
+        prompt_id=request.prompt_id,
+        prompt_version=request.prompt_version,
+        request_id=request.request_id,
+    )

@@ -1,0 +1,88 @@
+"""Embedders and rerankers of this machine, loaded when first asked for and kept, one of each name."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from appliance.catalog.catalog import Catalog, LocalModel
+from appliance.catalog.store import ModelStore
+from appliance.config import Settings
+from appliance.core.capabilities import Capability
+from appliance.core.errors import ApplianceError, ModelNotFoundError
+from appliance.retrieval.embedder import FastembedEmbedder
+from appliance.retrieval.rerank import FastembedReranker
+
+_Loaded = TypeVar("_Loaded")
+
+_KEPT = 2
+
+
+class LateModels(Generic[_Loaded]):
+    """Loads models of one kind by name; the least recently loaded leaves when there are too many."""
+
+    def __init__(
+        self, find: Callable[[str | None], LocalModel], load: Callable[[LocalModel], _Loaded]
+    ) -> None:
+        self._find = find
+        self._load = load
+        self._loaded: dict[str, _Loaded] = {}
+        self._lock = threading.Lock()
+
+    async def get(self, name: str | None) -> _Loaded:
+        """Return a model, loaded.
+
+        Raises:
+            ModelNotFoundError: there is none of this name and kind here.
+        """
+        return await asyncio.to_thread(self._get, name)
+
+    def _get(self, name: str | None) -> _Loaded:
+        local = self._find(name)
+        with self._lock:
+            if local.id not in self._loaded:
+                while len(self._loaded) >= _KEPT:
+                    del self._loaded[next(iter(self._loaded))]
+                self._loaded[local.id] = self._load(local)
+            return self._loaded[local.id]
+
+
+def embedders_of(settings: Settings) -> LateModels[FastembedEmbedder]:
+    """Return the embedders; the one of the settings answers when none is named."""
+    return LateModels(
+        lambda name: _of_kind(settings, name or settings.embedder, "embed", "embeds text"),
+        lambda local: FastembedEmbedder.load(local.path),
+    )
+
+
+def rerankers_of(settings: Settings) -> LateModels[FastembedReranker]:
+    """Return the rerankers; the only one in the store answers when none is named."""
+    return LateModels(
+        lambda name: _of_kind(settings, name or _only_reranker(settings), "rerank", "reranks"),
+        lambda local: FastembedReranker.load(local.path),
+    )
+
+
+def _of_kind(settings: Settings, name: str, kind: Capability, verb: str) -> LocalModel:
+    try:
+        local = Catalog(ModelStore(settings.models_dir)).local(name)
+    except ModelNotFoundError:
+        raise
+    except ApplianceError as exc:
+        raise ModelNotFoundError(exc.message, hint=exc.hint, model=name) from exc
+    if kind not in local.card.capabilities or local.is_gguf:
+        raise ModelNotFoundError(f"{local.id} is no model that {verb} here", model=name)
+    return local
+
+
+def _only_reranker(settings: Settings) -> str:
+    store = ModelStore(settings.models_dir)
+    names = [manifest.card.id for manifest in store.manifests() if "rerank" in manifest.card.capabilities]
+    if not names:
+        raise ModelNotFoundError(
+            "no reranker is on this machine",
+            hint="a folder with model.onnx, tokenizer.json and tokenizer_config.json can be one; name it as model",
+        )
+    return names[0]

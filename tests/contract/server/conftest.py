@@ -1,0 +1,27 @@
+"""One server for all contract tests, and clients of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from tests.conftest import MODELS_DIR
+from tests.live_server import LiveServer, live_server
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A server with scripted models."""
+    os.environ["APPLIANCE_MODELS"] = str(MODELS_DIR)
+    with live_server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: LiveServer) -> Iterator[openai.OpenAI]:
+    """The official client, unchanged; it does not try again, so that a status is seen."""
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=server.token, max_retries=0) as made:
+        yield made
