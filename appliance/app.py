@@ -38,6 +38,7 @@ class Appliance:
     gateway: Gateway
     clock: Clock
     telemetry: Telemetry
+    local_models: LlamaCppProvider
 
     async def __aenter__(self) -> Self:
         return self
@@ -59,6 +60,11 @@ class Appliance:
             StorageError: the data folder cannot be used.
         """
         return open_library(self.settings, chunking)
+
+    async def forget_owner(self, owner: str) -> int:
+        """Drop what running models and the response cache keep of an owner; return how many answers went."""
+        await self.local_models.forget_owner(owner)
+        return await asyncio.to_thread(self.gateway.forget_owner, owner)
 
     def document_asker(self, library: Library) -> DocumentAsker:
         """Answer questions from the documents of a library."""
@@ -127,19 +133,21 @@ def build_appliance(settings: Settings, *, clock: Clock | None = None) -> Applia
     """Wire an appliance. Nothing is loaded yet: a model is when it is first asked."""
     used_clock = clock or SystemClock()
     scripts = read_script_file(settings.script) if settings.script else []
+    local_models = LlamaCppProvider(
+        resolver_of(settings),
+        used_clock,
+        max_loaded_models=settings.max_loaded_models,
+        keep_alive_s=settings.keep_alive_s,
+    )
     providers: list[Provider] = [
         *open_remote_providers(settings, used_clock),
         ScriptedProvider([DEMONSTRATION, *scripts], used_clock),
-        LlamaCppProvider(
-            resolver_of(settings),
-            used_clock,
-            max_loaded_models=settings.max_loaded_models,
-            keep_alive_s=settings.keep_alive_s,
-        ),
+        local_models,
     ]
     return Appliance(
         settings=settings,
         gateway=Gateway(providers, used_clock),
         clock=used_clock,
         telemetry=open_telemetry(settings, used_clock),
+        local_models=local_models,
     )

@@ -48,6 +48,10 @@ class EngineHandle(Protocol):
         """Count the prompt's tokens."""
         ...
 
+    async def forget_owner(self, owner: str) -> None:
+        """Drop every prefix of an owner, in memory and on disk."""
+        ...
+
     async def close(self) -> None:
         """Unload the model."""
         ...
@@ -121,6 +125,16 @@ class LlamaCppProvider:
                     f"{found.name} is in use", retry_after_s=5.0, hint="wait for its answer, or stop it"
                 )
             await self._unload(loaded)
+
+    async def forget_owner(self, owner: str) -> None:
+        """Drop every prefix of an owner that a loaded model keeps."""
+        for loaded in tuple(self._loaded.values()):
+            loaded.users += 1
+            try:
+                await loaded.load()
+                await loaded.engine.forget_owner(owner)
+            finally:
+                self._release(loaded)
 
     async def count_tokens(self, request: GenerateRequest) -> int:
         """Count the prompt's tokens; loads the model if needed."""
