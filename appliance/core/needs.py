@@ -11,12 +11,18 @@ _PLAIN: dict[Capability, str] = {
     "chat": "chat",
     "json_schema": "hold the answer to an output format",
     "tools": "call tools",
+    "parallel_tools": "call several tools at a time",
+    "reasoning": "think before it answers",
+    "vision": "see images",
+    "embed": "embed texts",
+    "rerank": "order passages",
+    "streaming_usage": "count tokens while it answers",
 }
 
 
 def needs_of(request: GenerateRequest) -> frozenset[Capability]:
     """Return the capabilities without which the request would be served wrongly."""
-    needs: set[Capability] = {"chat"}
+    needs: set[Capability] = {"chat", *request.routing.capabilities}
     if request.output.kind != "text":
         needs.add("json_schema")
     speaks_of_tools = any(

@@ -1,5 +1,6 @@
-"""The one door to every model: route, deadlines, and events or a typed result."""
+"""The one door to every model: route, admit, keep deadlines, retry, judge; events or a typed result."""
 
-from appliance.gateway.gateway import FormatCost, Gateway
+from appliance.gateway.cascade import Grader
+from appliance.gateway.gateway import FormatCost, Gateway, GatewayPolicy
 
-__all__ = ["FormatCost", "Gateway"]
+__all__ = ["FormatCost", "Gateway", "GatewayPolicy", "Grader"]

@@ -1,25 +1,33 @@
-"""`stream` and `generate` as one path: route, admit, keep deadlines, judge, end with one terminal event."""
+"""The public door: `stream` and `generate` as one path, and what can be asked about models without running one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from itertools import count
-from typing import overload
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, overload
 
+from appliance.config import Limits, PriceTable, RetryPolicy, Route
 from appliance.core.answer import AnswerInProgress
-from appliance.core.capabilities import ProviderCapabilities
-from appliance.core.errors import ApplianceError, ModelNotFoundError
-from appliance.core.events import Failed, StreamEvent
-from appliance.core.needs import check_needs
+from appliance.core.capabilities import Placement, ProviderCapabilities
+from appliance.core.events import StreamEvent
 from appliance.core.ports import Clock, Provider
 from appliance.core.requests import GenerateRequest
 from appliance.core.results import GenerateFailure, GenerateResult, GenerateSuccess, ValueT
-from appliance.core.usage import Timings
-from appliance.gateway.attempt import Attempt
+from appliance.core.routing import RouteDecision
+from appliance.gateway.admission import Admission
+from appliance.gateway.backoff import BackOff
+from appliance.gateway.cascade import Grader
+from appliance.gateway.course import Course, Workings
 from appliance.gateway.judge import judge_of
-from appliance.gateway.repair import JudgedAnswer, RepairedAnswer
+from appliance.gateway.pricing import Pricing
+from appliance.gateway.router import Router
+from appliance.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from appliance.gateway.response_cache import ResponseCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,17 +38,45 @@ class FormatCost:
     tokens: int = 0
 
 
-@dataclass(slots=True)
-class _Value:
-    value: object | None = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayPolicy:
+    """What the configuration says about routing, limits, retry and prices. `privacy` binds every request."""
+
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    privacy: Placement = "elsewhere"
+    limits: Limits = field(default_factory=Limits)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    prices: PriceTable = field(default_factory=PriceTable)
 
 
 class Gateway:
-    """Finds the provider of a model and answers through it. Providers are asked in the order given."""
+    """Answers requests through whatever provider can. A model is looked for in the order of the providers."""
 
-    def __init__(self, providers: Sequence[Provider], clock: Clock) -> None:
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        clock: Clock,
+        *,
+        policy: GatewayPolicy | None = None,
+        cache: ResponseCache | None = None,
+        telemetry: Telemetry | None = None,
+        chance: Random | None = None,
+    ) -> None:
+        policy = policy or GatewayPolicy()
+        telemetry = telemetry or Telemetry(clock)
         self._providers = tuple(providers)
-        self._clock = clock
+        self._router = Router(providers, policy.routes, privacy=policy.privacy)
+        self._cache = cache
+        self._workings = Workings(
+            clock=clock,
+            router=self._router,
+            admission=Admission(policy.limits, clock, telemetry.metrics),
+            retry=policy.retry,
+            backoff=BackOff(policy.retry, chance or Random()),
+            pricing=Pricing(policy.prices),
+            telemetry=telemetry,
+            cache=cache,
+        )
 
     async def stream(
         self, request: GenerateRequest, answer_type: object | None = None
@@ -51,33 +87,48 @@ class Gateway:
         that `Completed` means valid. With `answer_type`, its own validators judge as well, and text comes
         only once it is valid: an answer that breaks their rules is written once more, told what is wrong.
         """
-        async with aclosing(self._judged(request, answer_type, _Value())) as events:
+        async with aclosing(self._course(request, answer_type).events()) as events:
             async for event in events:
                 yield event
 
     @overload
-    async def generate(self, request: GenerateRequest) -> GenerateResult: ...
+    async def generate(
+        self, request: GenerateRequest, answer_type: None = None, *, grader: Grader | None = None
+    ) -> GenerateResult: ...
 
     @overload
     async def generate(
-        self, request: GenerateRequest, answer_type: type[ValueT]
+        self, request: GenerateRequest, answer_type: type[ValueT], *, grader: Grader | None = None
     ) -> GenerateSuccess[ValueT] | GenerateFailure: ...
 
     async def generate(
-        self, request: GenerateRequest, answer_type: type[ValueT] | None = None
+        self,
+        request: GenerateRequest,
+        answer_type: type[ValueT] | None = None,
+        *,
+        grader: Grader | None = None,
     ) -> GenerateSuccess[ValueT] | GenerateResult:
         """Answer as one result: drain the stream.
 
         `answer_type` is a Pydantic model, or any type that Pydantic validates; `value` is an instance of
-        it. Where the request asks for free text, the output format is made from the type.
+        it. Where the request asks for free text, the output format is made from the type. `grader` may
+        refuse a valid answer; a route that is a cascade then asks its next candidate.
         """
         answer = AnswerInProgress()
-        kept = _Value()
-        async with aclosing(self._judged(request, answer_type, kept)) as events:
+        course = self._course(request, answer_type, grader)
+        async with aclosing(course.events()) as events:
             async for event in events:
                 answer.add(event)
         result = answer.result()
-        return replace(result, value=kept.value) if isinstance(result, GenerateSuccess) else result
+        return replace(result, value=course.value) if isinstance(result, GenerateSuccess) else result
+
+    async def decide(self, request: GenerateRequest, answer_type: object | None = None) -> RouteDecision:
+        """Say which candidates would be asked in which order, and why the others are rejected; runs none.
+
+        Raises:
+            InvalidRequestError: the output format or a tool is refused.
+        """
+        return await self._router.decide((await judge_of(request, answer_type)).request)
 
     async def load(self, model: str) -> None:
         """Make a model ready, so that the next request need not wait for it.
@@ -85,8 +136,8 @@ class Gateway:
         Raises:
             ApplianceError: no provider knows the model, or it cannot be loaded.
         """
-        provider, _ = await self._route(model)
-        await provider.load(model)
+        chosen, _ = await self._router.find(model)
+        await chosen.provider.load(chosen.candidate.model)
 
     async def unload(self, model: str) -> None:
         """Free what a model holds; nothing happens when it is not loaded.
@@ -94,8 +145,8 @@ class Gateway:
         Raises:
             ApplianceError: no provider knows the model, or it is answering.
         """
-        provider, _ = await self._route(model)
-        await provider.unload(model)
+        chosen, _ = await self._router.find(model)
+        await chosen.provider.unload(chosen.candidate.model)
 
     async def count_tokens(self, request: GenerateRequest) -> int:
         """Count the prompt tokens of a request as its model would see it, its format's description included.
@@ -103,8 +154,9 @@ class Gateway:
         Raises:
             ApplianceError: no provider knows the model, it cannot be loaded, or the format is refused.
         """
-        provider, _ = await self._route(request.model)
-        return await provider.count_tokens((await judge_of(request)).told)
+        chosen, _ = await self._router.find(request.model)
+        told = (await judge_of(request)).told
+        return await chosen.provider.count_tokens(replace(told, model=chosen.candidate.model))
 
     async def count_format(self, request: GenerateRequest, answer_type: object | None = None) -> FormatCost:
         """Count what describing the output format to the model adds to the prompt.
@@ -115,9 +167,10 @@ class Gateway:
         judge = await judge_of(request, answer_type)
         if not judge.format_text:
             return FormatCost()
-        provider, _ = await self._route(request.model)
-        with_format = await provider.count_tokens(judge.told)
-        without = await provider.count_tokens(judge.request)
+        chosen, _ = await self._router.find(request.model)
+        model, count_tokens = chosen.candidate.model, chosen.provider.count_tokens
+        with_format = await count_tokens(replace(judge.told, model=model))
+        without = await count_tokens(replace(judge.request, model=model))
         return FormatCost(characters=len(judge.format_text), tokens=with_format - without)
 
     async def capabilities(self, model: str) -> ProviderCapabilities:
@@ -126,50 +179,25 @@ class Gateway:
         Raises:
             ModelNotFoundError: no provider knows the model.
         """
-        _, offered = await self._route(model)
+        _, offered = await self._router.find(model)
         return offered
 
     async def close(self) -> None:
         """Close every provider; running requests end as cancelled."""
         for provider in self._providers:
             await provider.close()
+        if self._cache is not None:
+            await asyncio.to_thread(self._cache.close)
 
-    async def _judged(
-        self, request: GenerateRequest, answer_type: object | None, kept: _Value
-    ) -> AsyncGenerator[StreamEvent]:
-        started_s = self._clock.now_s()
-        try:
-            provider, offered = await self._route(request.model)
-            judge = await judge_of(request, answer_type)
-            check_needs(judge.request, offered)
-        except ApplianceError as exc:
-            timings = Timings(total_s=self._clock.now_s() - started_s)
-            yield Failed(failure=exc.to_failure(), timings=timings)
-            return
-        attempts = count()
+    def forget_owner(self, owner: str) -> int:
+        """Remove the stored answers of an owner and return how many there were.
 
-        def attempt(told: GenerateRequest) -> AsyncGenerator[StreamEvent]:
-            asked_s = self._clock.now_s() if next(attempts) else None
-            return Attempt(provider, told, self._clock, started_s=started_s, asked_s=asked_s).events()
+        Raises:
+            StorageError: they cannot be removed now.
+        """
+        return self._cache.forget_owner(owner) if self._cache is not None else 0
 
-        answer: JudgedAnswer | RepairedAnswer
-        answer = (
-            JudgedAnswer(judge, judge.told, attempt)
-            if answer_type is None
-            else RepairedAnswer(judge, attempt)
-        )
-        async with aclosing(answer.events()) as events:
-            async for event in events:
-                kept.value = answer.value
-                yield event
-
-    async def _route(self, model: str) -> tuple[Provider, ProviderCapabilities]:
-        unknown: list[ModelNotFoundError] = []
-        for provider in self._providers:
-            try:
-                return provider, await provider.capabilities(model)
-            except ModelNotFoundError as exc:
-                unknown.append(exc)
-        hint = next((error.hint for error in unknown if error.hint), "")
-        message = next((error.message for error in unknown if error.hint), f"there is no model {model!r}")
-        raise ModelNotFoundError(message, hint=hint, model=model)
+    def _course(
+        self, request: GenerateRequest, answer_type: object | None, grader: Grader | None = None
+    ) -> Course:
+        return Course(self._workings, request, answer_type, grader)

@@ -38,13 +38,18 @@ class Judge:
             return self.request
         return replace(self.request, conversation=_with_system(self.request.conversation, self.format_text))
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether an answer can be wrong in form."""
+        return self.admitted is not None or bool(self.request.tools)
+
     async def check(self, message: AssistantMessage) -> object | None:
         """Return the value of an answer: the parsed JSON, the instance of the type, or the checked text.
 
         Raises:
             MalformedOutputError: the answer is not what was asked for.
         """
-        if self.admitted is None and not self.request.tools:
+        if not self.has_rules:
             return None
         return await asyncio.to_thread(self._check, message)
 

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import fields, replace
+from dataclasses import replace
+from typing import Protocol
 
 from appliance.core.answer import AnswerInProgress
 from appliance.core.errors import ApplianceError, Failure, InvalidRequestError, MalformedOutputError
-from appliance.core.events import Completed, Failed, StreamEvent, TextDelta, UsageReported
+from appliance.core.events import Completed, Failed, StreamEvent
 from appliance.core.messages import AssistantMessage, Conversation, UserMessage
 from appliance.core.requests import GenerateRequest
 from appliance.core.untrusted import delimited
-from appliance.core.usage import Timings, Usage
+from appliance.gateway.adding import Spent
+from appliance.gateway.holding import HeldEvents
 from appliance.gateway.judge import Judge
-
-Attempt = Callable[[GenerateRequest], AsyncGenerator[StreamEvent]]
+from appliance.telemetry import Span
 
 _LONGEST_PROBLEM = 2000
 
 
-class JudgedAnswer:
-    """One attempt whose end is judged. After the last event, `value` and `error` say what came of it."""
+class Asking(Protocol):
+    """The calls of one request, retries and fallbacks included."""
 
-    def __init__(self, judge: Judge, request: GenerateRequest, attempt: Attempt) -> None:
+    def ask(self, told: GenerateRequest) -> AsyncGenerator[StreamEvent]:
+        """Answer a request; ends with one `Completed` or `Failed`."""
+        ...
+
+    def refuse(self, message: str) -> None:
+        """Note that the last answer was not what was asked for."""
+        ...
+
+
+class JudgedAnswer:
+    """One answer whose end is judged. After the last event, `value` and `error` say what came of it."""
+
+    def __init__(self, judge: Judge, request: GenerateRequest, asking: Asking, span: Span) -> None:
         self._judge = judge
         self._request = request
-        self._attempt = attempt
+        self._asking = asking
+        self._span = span
         self._answer = AnswerInProgress()
         self.value: object | None = None
         self.error: MalformedOutputError | None = None
@@ -38,7 +52,7 @@ class JudgedAnswer:
 
     async def events(self) -> AsyncGenerator[StreamEvent]:
         """Yield the events; an answer that is not what was asked for ends with `Failed`."""
-        async with aclosing(self._attempt(self._request)) as events:
+        async with aclosing(self._asking.ask(self._request)) as events:
             async for event in events:
                 self._answer.add(event)
                 yield await self._ending(event)
@@ -58,10 +72,14 @@ class JudgedAnswer:
     async def _judged(self, completed: Completed) -> Completed | Failed:
         if completed.finish_reason in ("cancelled", "error"):
             return completed
+        if not self._judge.has_rules:
+            return completed
         try:
-            self.value = await self._judge.check(self._message())
+            with self._span.child("validation"):
+                self.value = await self._judge.check(self._message())
         except MalformedOutputError as error:
             self.error = error
+            self._asking.refuse(error.message)
             return _failed(error, completed)
         except ApplianceError as error:
             return _failed(error, completed)
@@ -80,14 +98,15 @@ class RepairedAnswer:
     The second request is the first one with the answer and what is wrong with it; it is never the same.
     """
 
-    def __init__(self, judge: Judge, attempt: Attempt) -> None:
+    def __init__(self, judge: Judge, asking: Asking, span: Span) -> None:
         self._judge = judge
-        self._attempt = attempt
+        self._asking = asking
+        self._span = span
         self.value: object | None = None
 
     async def events(self) -> AsyncGenerator[StreamEvent]:
         """Yield progress, then the text of the valid answer, then one terminal event."""
-        first = _HeldAnswer(JudgedAnswer(self._judge, self._judge.told, self._attempt))
+        first = self._held(self._judge.told)
         async with aclosing(first.progress()) as events:
             async for event in events:
                 yield event
@@ -97,13 +116,17 @@ class RepairedAnswer:
             for event in first.rest():
                 yield event
             return
-        second = _HeldAnswer(JudgedAnswer(self._judge, request, self._attempt))
+        spent = Spent.on(first.ending)
+        second = self._held(request)
         async with aclosing(second.progress()) as events:
             async for event in events:
-                yield _added(event, first.ending)
+                yield spent.added_to(event)
         self.value = second.answer.value
         for event in self._outcome(first, second):
-            yield event
+            yield spent.added_to(event)
+
+    def _held(self, request: GenerateRequest) -> _HeldAnswer:
+        return _HeldAnswer(JudgedAnswer(self._judge, request, self._asking, self._span))
 
     def _repair_request(self, answer: JudgedAnswer) -> GenerateRequest | None:
         if answer.error is None:
@@ -119,42 +142,33 @@ class RepairedAnswer:
         ending = second.ending
         has_no_room = isinstance(ending, Failed) and ending.failure.kind == "context_overflow"
         if not has_no_room and second.answer.error is None:
-            return [_added(event, first.ending) for event in second.rest()]
+            return second.rest()
         told = (first if has_no_room else second).answer
         assert told.error is not None
         why = "there was no room to ask again" if has_no_room else "so it was after one attempt to repair it"
         error = MalformedOutputError(
             f"{told.error.message} ({why})", raw_text=told.error.raw_text, hint=told.error.hint
         )
-        return [_added(_failed(error, ending), first.ending)]
+        return [_failed(error, ending)]
 
 
 class _HeldAnswer:
-    """Lets progress through and holds text and ending back."""
+    """A judged answer whose text and ending are held back."""
 
     def __init__(self, answer: JudgedAnswer) -> None:
         self.answer = answer
-        self._text: list[StreamEvent] = []
-        self._ending: Completed | Failed | None = None
+        self._held = HeldEvents(answer.events(), is_thinking_shown=True)
 
     @property
     def ending(self) -> Completed | Failed:
-        assert self._ending is not None
-        return self._ending
+        return self._held.ending
 
-    async def progress(self) -> AsyncGenerator[StreamEvent]:
-        async with aclosing(self.answer.events()) as events:
-            async for event in events:
-                if isinstance(event, TextDelta):
-                    self._text.append(event)
-                elif isinstance(event, Completed | Failed):
-                    self._ending = event
-                else:
-                    yield event
+    def progress(self) -> AsyncGenerator[StreamEvent]:
+        return self._held.progress()
 
     def rest(self) -> list[StreamEvent]:
         """Text and ending; a text that is not valid is kept in the failure alone."""
-        return [*(self._text if self.answer.error is None else ()), self.ending]
+        return [*(self._held.deltas if self.answer.error is None else ()), self.ending]
 
 
 def _complaint(message: str) -> str:
@@ -167,22 +181,3 @@ def _complaint(message: str) -> str:
 
 def _failed(error: ApplianceError, ending: Completed | Failed) -> Failed:
     return Failed(failure=error.to_failure(), usage=ending.usage, timings=ending.timings)
-
-
-def _added(event: StreamEvent, before: Completed | Failed) -> StreamEvent:
-    """Count the attempt before as well."""
-    if isinstance(event, UsageReported):
-        return replace(event, usage=_sum_of_usage(before.usage, event.usage))
-    if not isinstance(event, Completed | Failed):
-        return event
-    usage, timings = _sum_of_usage(before.usage, event.usage), event.timings
-    summed = {name.name: getattr(before.timings, name.name) + getattr(timings, name.name)
-              for name in fields(Timings)}  # fmt: skip
-    # The caller's first delta is the second attempt's.
-    summed["ttft_s"] = before.timings.total_s + timings.ttft_s if timings.ttft_s else 0.0
-    return replace(event, usage=usage, timings=Timings(**summed))
-
-
-def _sum_of_usage(first: Usage, second: Usage) -> Usage:
-    return Usage(**{name.name: getattr(first, name.name) + getattr(second, name.name)
-                    for name in fields(Usage)})  # fmt: skip
