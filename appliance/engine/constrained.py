@@ -7,28 +7,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from appliance.core.errors import MalformedOutputError
-from appliance.structured.admission import Admitted
-from appliance.structured.compiler import GrammarCompiler
+from appliance.structured.compiler import CompiledFormat
 from appliance.structured.decoder import ConstrainedDecoder, DecodeOptions, DecodeOutcome
-from appliance.structured.vocabulary import TokenVocabulary
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from appliance.engine.native import Vocabulary
-
-_LONGEST_DRAFT = 12
+_LONGEST_DRAFT = 16
 _REPAIRS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Tokens to evaluate from a position on; the last `outputs` of them need logits."""
+    """Tokens to evaluate from a position on; `outputs` are those that need logits, 0 being the last one."""
 
     position: int
     tokens: Sequence[int]
-    outputs: int
+    outputs: tuple[int, ...]
 
 
 class ConstrainedText:
@@ -41,8 +37,7 @@ class ConstrainedText:
 
     def __init__(
         self,
-        compiler: GrammarCompiler,
-        admitted: Admitted,
+        compiled: CompiledFormat,
         *,
         base: Sequence[int],
         max_tokens: int,
@@ -51,7 +46,6 @@ class ConstrainedText:
         choose: Callable[[NDArray[np.float32]], int],
     ) -> None:
         self._base = list(base)
-        self._admitted = admitted
         options = DecodeOptions(
             max_tokens=max_tokens,
             max_draft_tokens=_LONGEST_DRAFT if can_rewind else 0,
@@ -59,7 +53,7 @@ class ConstrainedText:
             is_greedy=is_greedy,
         )
         self._decoder = ConstrainedDecoder(
-            compiler.compile(admitted),
+            compiled,
             prompt_tokens=base,
             options=options,
             choose=lambda row, _output: choose(row),
@@ -87,8 +81,8 @@ class ConstrainedText:
         if self._decoder.state != "running":
             return None
         if step.tokens:
-            return Plan(len(self._base) + step.keep, step.tokens, step.logits_count)
-        return Plan(len(self._base) - 1, self._base[-1:], 1)
+            return Plan(len(self._base) + step.keep, step.tokens, step.logits_at)
+        return Plan(len(self._base) - 1, self._base[-1:], (0,))
 
     def take(self, rows: Sequence[NDArray[np.float32]]) -> DecodeOutcome:
         """Act on the logits of the plan; rows are changed in place."""
@@ -108,17 +102,3 @@ class ConstrainedText:
             raw_text=self._decoder.raw_text,
             hint="raise max_tokens, simplify the schema, or ask a larger model",
         )
-
-
-def open_compiler(vocabulary: Vocabulary) -> GrammarCompiler:
-    """Prepare grammars for a model; takes a fraction of a second for a large vocabulary."""
-    control = [token for token in range(vocabulary.size) if vocabulary.is_control(token)]
-    others = sorted(vocabulary.end_tokens() - {vocabulary.eos})
-    return GrammarCompiler(
-        TokenVocabulary(
-            token_bytes=[vocabulary.piece(token) for token in range(vocabulary.size)],
-            end_token_ids=[vocabulary.eos, *others],
-            special_token_ids=control,
-            tokenize=vocabulary.tokenize,
-        )
-    )

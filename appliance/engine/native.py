@@ -212,18 +212,20 @@ class Batch:
         self.count = 0
         self.output_count = 0
 
-    def add_many(self, tokens: Sequence[int], position: int, sequence: int, *, outputs: int) -> int:
-        """Add consecutive tokens; the last `outputs` of them get logits. Return the first one's output row."""
+    def add_many(
+        self, tokens: Sequence[int], position: int, sequence: int, *, outputs: Sequence[int] = ()
+    ) -> int:
+        """Add consecutive tokens; `outputs` get logits, 0 being the last one. Return their first output row."""
         start, end = self.count, self.count + len(tokens)
         self._tokens[start:end] = tokens
         self._positions[start:end] = np.arange(position, position + len(tokens), dtype=np.int32)
         self._sequences[start:end] = sequence
         self._outputs[start:end] = 0
-        if outputs:
-            self._outputs[end - outputs : end] = 1
+        for back in outputs:
+            self._outputs[end - 1 - back] = 1
         first_row = self.output_count
         self.count = end
-        self.output_count += outputs
+        self.output_count += len(outputs)
         return first_row
 
 

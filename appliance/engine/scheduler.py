@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -19,7 +20,8 @@ import numpy as np
 from appliance.core.errors import EngineCrashedError, ModelFileError, RateLimitedError
 from appliance.core.events import Completed, Failed, ModelIdentity
 from appliance.core.usage import Timings, Usage
-from appliance.engine.constrained import ConstrainedText, Plan, open_compiler
+from appliance.engine.constrained import ConstrainedText, Plan
+from appliance.engine.formats import FormatCompiler
 from appliance.engine.native import Batch, Context, Vocabulary
 from appliance.engine.params import EngineParams
 from appliance.engine.prefix_cache import PrefixCache, PrefixSource
@@ -30,12 +32,12 @@ from appliance.engine.threads import ThreadGovernor
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appliance.structured.compiler import GrammarCompiler
-
 WAITING_LIMIT = 4096
+_FORMAT_WAIT_S = 0.02
 
 _DONE, _NO_ROOM, _ABORTED = 0, 1, 2
 _TILE_TOKENS = 64
+_LAST = (0,)
 _NO_NUMBERS = ModelFileError(
     "the model computes no numbers (its logits are NaN)",
     hint="its weights or its metadata are damaged: `appliance verify`, or fetch it again",
@@ -83,7 +85,7 @@ class Scheduler:
         self.counters = Counters()
         self.prefilling_id: int | None = None
         self._oldest_first = False
-        self._compiler: GrammarCompiler | None = None
+        self._formats = FormatCompiler(vocabulary)
 
     @property
     def is_idle(self) -> bool:
@@ -106,7 +108,13 @@ class Scheduler:
             error = RateLimitedError("the engine's queue is full", retry_after_s=1.0)
             job.emit(Failed(failure=error.to_failure()))
             return
+        if job.admitted is not None:
+            job.compiled = self._formats.compile(job.admitted)
         self._waiting.append(job)
+
+    def prepare_formats(self) -> None:
+        """Use a pause to prepare for requests with an output format."""
+        self._formats.prepare()
 
     def step(self) -> None:
         """Admit what fits; run one pass over the decoding slots and one over a chunk of one prompt.
@@ -148,17 +156,26 @@ class Scheduler:
         self._retire()
 
     def _admit(self) -> None:
-        while self._waiting and len(self._slots) < self._params.parallel:
-            job = self._waiting[0]
+        while len(self._slots) < self._params.parallel:
+            job = next((job for job in self._waiting if job.is_ready), None)
+            if job is None:
+                self._wait_for_formats()
+                return
             reserved = sum(_most_cells(slot.job) for slot in self._slots)
             if self._slots and reserved + _most_cells(job) > self._params.total_cells:
                 return
             begun = self._cache.begin(job.request.owner, job.prompt, self._running_sources())
             if begun is None:
                 return
-            self._waiting.popleft()
+            self._waiting.remove(job)
             sequence, cached = begun
             self._slots.append(self._seat(job, sequence, cached))
+
+    def _wait_for_formats(self) -> None:
+        """Where all that waits is a format being compiled, do not go round and round."""
+        compiling = [job.compiled for job in self._waiting if job.compiled is not None]
+        if compiling and not self._slots:
+            wait(compiling, timeout=_FORMAT_WAIT_S, return_when=FIRST_COMPLETED)
 
     def _seat(self, job: Job, sequence: int, cached: int) -> Slot:
         sampler = Sampler(job.request.sampling, vocabulary_size=self._vocabulary.size, prompt=job.prompt)
@@ -177,12 +194,9 @@ class Scheduler:
         return slot
 
     def _constrain(self, slot: Slot, base: list[int]) -> ConstrainedText:
-        assert slot.job.admitted is not None
-        if self._compiler is None:
-            self._compiler = open_compiler(self._vocabulary)
+        assert slot.job.compiled is not None
         return ConstrainedText(
-            self._compiler,
-            slot.job.admitted,
+            slot.job.compiled.result(),
             base=base,
             max_tokens=max(1, slot.job.room_tokens - slot.output_tokens),
             is_greedy=slot.sampler.is_plain_greedy,
@@ -206,11 +220,11 @@ class Scheduler:
             plan = slot.plan()
             if plan is None:
                 continue
-            if plan.outputs > room:
+            if len(plan.outputs) > room:
                 groups.append([])
                 room = self._context.output_limit
             groups[-1].append((slot, plan))
-            room -= plan.outputs
+            room -= len(plan.outputs)
         return groups
 
     def _run_pass(self, slots: list[Slot], fill: Callable[[], None]) -> None:
@@ -229,9 +243,9 @@ class Scheduler:
                 slot.evaluated = plan.position
             self._add(slot, plan.tokens, plan.outputs)
 
-    def _add(self, slot: Slot, tokens: Sequence[int], outputs: int) -> None:
+    def _add(self, slot: Slot, tokens: Sequence[int], outputs: Sequence[int]) -> None:
         slot.batch_tokens = len(tokens)
-        slot.output_count = outputs
+        slot.output_count = len(outputs)
         slot.output_row = self._batch.add_many(tokens, slot.evaluated, slot.sequence, outputs=outputs)
         slot.batch_index = self._batch.count - 1
 
@@ -253,8 +267,8 @@ class Scheduler:
         chunk = (
             slot.tokens[slot.evaluated :] if is_last else slot.tokens[slot.evaluated : slot.evaluated + count]
         )
-        outputs = slot.first_plan.outputs if slot.first_plan else 1
-        self._add(slot, chunk, outputs if is_last else 0)
+        outputs = slot.first_plan.outputs if slot.first_plan else _LAST
+        self._add(slot, chunk, outputs if is_last else ())
 
     def _decode(self, in_batch: list[Slot]) -> int:
         self._context.clear_abort()

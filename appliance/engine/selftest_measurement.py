@@ -152,7 +152,7 @@ class _Runner:
 
     def _decode(self, tokens: list[int], position: int) -> FloatRow:
         self._batch.clear()
-        self._batch.add_many(tokens, position, 0, outputs=len(tokens))
+        self._batch.add_many(tokens, position, 0, outputs=range(len(tokens)))
         status = self._context.decode(self._batch)
         if status != 0:
             raise InternalError(f"llama_decode returned {status} for {len(tokens)} tokens")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from appliance.engine.reasoning import ReasoningParser
 from appliance.engine.sampler import Sampler
 from appliance.engine.tool_calls import CallSplitter
 from appliance.structured.admission import Admitted
+from appliance.structured.compiler import CompiledFormat
 from appliance.structured.constraint import ConstraintFailedError
 from appliance.structured.decoder import DecodeOutcome
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 # A caller that stops listening still knows what the answer cost up to the last report.
 _TOKENS_BETWEEN_REPORTS = 32
+
+_LAST = (0,)
 
 Emit = Callable[[StreamEvent], None]
 
@@ -54,7 +58,13 @@ class Job:
     thinking_is_open: bool = False
     reasoning_tags: tuple[str, str] | None = None
     admitted: Admitted | None = None
+    compiled: Future[CompiledFormat] | None = None
     calls: CallSplitter | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the request can begin: its output format, if it has one, is compiled or refused."""
+        return self.compiled is None or self.compiled.done()
 
 
 @dataclass(slots=True)
@@ -130,7 +140,7 @@ class Slot:
         """What the next pass evaluates; None when the answer ended without one."""
         if self.constrained is not None:
             return self._plan_constrained(self.constrained)
-        return Plan(self.evaluated, self.tokens[self.evaluated :], 1)
+        return Plan(self.evaluated, self.tokens[self.evaluated :], _LAST)
 
     def _plan_constrained(self, constrained: ConstrainedText) -> Plan | None:
         try:

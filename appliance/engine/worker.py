@@ -160,7 +160,7 @@ class Worker:
         self._loaded = loaded
         self._last_submitted_id = 0
         self._is_closing = False
-        self._save_after_s = 0.0
+        self._save_after_s = monotonic() + _IDLE_BEFORE_SAVE_S
         self._scheduler = Scheduler(
             loaded.context,
             loaded.model.vocabulary,
@@ -207,6 +207,7 @@ class Worker:
         remaining_s = self._save_after_s - monotonic()
         if remaining_s > 0:
             return remaining_s
+        self._scheduler.prepare_formats()
         try:
             has_more = self._loaded.cache.save_one()
             self._save_after_s = monotonic() if has_more else 0.0

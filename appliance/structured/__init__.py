@@ -24,7 +24,7 @@ For each sequence; any number of them share one batch, each with its own decoder
             outcome = decoder.outcome()
             break
         # remove from the KV cache what stands behind prompt + step.keep output tokens,
-        # evaluate step.tokens there, and take the logits of the last step.logits_count positions
+        # evaluate step.tokens there, and take the logits of the positions step.logits_at
         outcome = decoder.on_logits(rows)
         # outcome.text is settled text to stream; outcome.state is running, finished or failed
 

@@ -31,7 +31,7 @@ class CompiledFormat:
 
 
 class GrammarCompiler:
-    """One for each loaded model; used by the thread that decodes."""
+    """One for each loaded model; used by one thread."""
 
     def __init__(self, vocabulary: TokenVocabulary, *, cache_size: int = _CACHE_SIZE) -> None:
         self._vocabulary = vocabulary

@@ -11,7 +11,7 @@ import numpy as np
 from appliance.structured.budget import ClosingWatch
 from appliance.structured.compiler import CompiledFormat
 from appliance.structured.constraint import ConstraintFailedError, FloatArray
-from appliance.structured.drafting import Drafter
+from appliance.structured.drafting import Draft, Drafter
 from appliance.structured.json_text import JsonValue
 from appliance.structured.repair import RepairPlanner, Retreat, token_ends_of
 from appliance.structured.report import Problem
@@ -25,13 +25,14 @@ class DecodeStep:
     """What to evaluate next for one sequence.
 
     The engine removes from the KV cache everything after the prompt and the first `keep` output tokens,
-    evaluates `tokens` behind them, and hands over the logits of the last `logits_count` positions of the
-    sequence. The very first step may have no tokens: then the row wanted is that of the last prompt token.
+    evaluates `tokens` behind them, and hands over the logits of some positions of the sequence, in order:
+    `logits_at` counts them from the end, 0 is the last. A position before a token that must follow needs none.
+    The very first step may have no tokens: then the row wanted is that of the last prompt token.
     """
 
     keep: int
     tokens: tuple[int, ...]
-    logits_count: int
+    logits_at: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ class ConstrainedDecoder:
             max_tokens=options.max_tokens, is_json=self._admitted.is_json, examples=self._admitted.examples
         )
         self._output = _Output()
-        self._draft: list[int] = []
+        self._draft = Draft()
         self._first_row: FloatArray | None = None
         self._emitted_bytes = 0
         self._settled_tokens = 0
@@ -152,18 +153,24 @@ class ConstrainedDecoder:
         if not output.tokens and self.counts.forward_passes == 0:
             self._begin()
         if self._state != "running":
-            return DecodeStep(keep=output.evaluated, tokens=(), logits_count=0)
+            return DecodeStep(keep=output.evaluated, tokens=(), logits_at=())
         pending = output.tokens[output.evaluated :]
-        self._draft = self._new_draft() if pending else []
+        self._draft = self._new_draft() if pending else Draft()
         return DecodeStep(
-            keep=output.evaluated, tokens=(*pending, *self._draft), logits_count=1 + len(self._draft)
+            keep=output.evaluated,
+            tokens=(*pending, *self._draft.tokens),
+            logits_at=tuple(len(self._draft.tokens) - position for position in self._choices()),
         )
 
     def on_logits(self, rows: Sequence[FloatArray]) -> DecodeOutcome:
-        """Take the logits the step asked for; rows are changed in place."""
+        """Take the logits the step asked for; rows are changed in place.
+
+        Raises:
+            ConstraintFailedError: the grammar hit a limit on this text.
+        """
         written = len(self._output.tokens)
         self.counts.forward_passes += 1
-        self.counts.drafted_tokens += len(self._draft)
+        self.counts.drafted_tokens += len(self._draft.tokens)
         self._output.evaluated = written
         if written == 0:
             self._first_row = rows[0].copy()
@@ -173,6 +180,7 @@ class ConstrainedDecoder:
                 self._walk([self._first_row.copy()])
         except ConstraintFailedError as error:
             self._fail([Problem(pointer="", keyword="", message=error.message)])
+            raise
         return self._outcome(min(written, len(self._output.tokens)))
 
     def outcome(self) -> DecodeOutcome:
@@ -187,11 +195,18 @@ class ConstrainedDecoder:
         self._extend_forced()
         self._finish_if_complete()
 
+    def _choices(self) -> list[int]:
+        """Positions, counted from the last token that stands, after which the model has a choice."""
+        return [
+            position for position, is_forced in enumerate((*self._draft.is_forced, False)) if not is_forced
+        ]
+
     def _walk(self, rows: Sequence[FloatArray]) -> None:
+        row_at = dict(zip(self._choices(), rows, strict=False))
         position = 0
-        while position < len(rows) and self._state == "running":
+        while position in row_at and self._state == "running":
             written = len(self._output.tokens)
-            token = self._select(rows[position])
+            token = self._select(row_at[position])
             if token is None:
                 self._retreat_from_dead_end()
                 break
@@ -204,7 +219,7 @@ class ConstrainedDecoder:
             if not self._keeps_budget(written):
                 break
             committed = self._output.tokens[written:]
-            agreed = _common_prefix(committed, self._draft[position:])
+            agreed = _common_prefix(committed, self._draft.tokens[position:])
             self._output.evaluated += agreed
             position += agreed
             self._finish_if_complete()
@@ -212,7 +227,7 @@ class ConstrainedDecoder:
                 break
         self.counts.accepted_drafts += position
         if self._drafter is not None:
-            self._drafter.learn(len(self._draft), position)
+            self._drafter.learn(self._draft, position)
 
     def _select(self, row: FloatArray) -> int | None:
         banned = self._planner.banned.get(len(self._output.tokens), set())
@@ -242,10 +257,10 @@ class ConstrainedDecoder:
             self._output.add(forced, is_choice=False)
             self.counts.forced_tokens += len(forced)
 
-    def _new_draft(self) -> list[int]:
+    def _new_draft(self) -> Draft:
         room = self._options.max_tokens - len(self._output.tokens)
-        if self._drafter is None or self._planner.banned:
-            return []
+        if self._drafter is None or self._planner.banned or room <= 0:
+            return Draft()
         return self._drafter.draft(self._constraint, min(self._options.max_draft_tokens, room))
 
     def _finish_if_complete(self) -> None:

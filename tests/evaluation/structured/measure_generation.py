@@ -2,7 +2,8 @@
 
 FOLDER is `maskbench/data` of https://github.com/guidance-ai/jsonschemabench. Each schema is decoded
 greedily; `--style` says from what: `call` asks for a function call, `record` gives a record to extract.
-`--plain` leaves out forced tokens and drafts, for comparison.
+`--plain` leaves out forced tokens and drafts; `--compare` decodes each schema both ways and counts how often
+the text is the same.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -66,11 +68,13 @@ class Model:
     def cut(self, length: int) -> None:
         llama_cpp.llama_memory_seq_rm(self._memory, 0, length, -1)
 
-    def evaluate(self, tokens: Sequence[int], position: int, rows: int) -> list[NDArray[np.float32]]:
+    def evaluate(
+        self, tokens: Sequence[int], position: int, logits_at: Sequence[int]
+    ) -> list[NDArray[np.float32]]:
         found: list[NDArray[np.float32]] = []
         for start in range(0, len(tokens), BATCH):
             part = tokens[start : start + BATCH]
-            wanted = [start + index >= len(tokens) - rows for index in range(len(part))]
+            wanted = [len(tokens) - 1 - start - index in logits_at for index in range(len(part))]
             for index, token in enumerate(part):
                 self._batch.token[index], self._batch.pos[index] = token, position + start + index
                 self._batch.n_seq_id[index], self._batch.seq_id[index][0] = 1, 0
@@ -111,14 +115,14 @@ def generate(
         compiled, prompt_tokens=prompt, options=options, choose=lambda row, _output: int(row.argmax())
     )
     model.cut(0)
-    rows = model.evaluate(prompt, 0, 1)
+    rows = model.evaluate(prompt, 0, (0,))
     while decoder.state == "running":
         step = decoder.next_step()
         if decoder.state != "running":
             break
         if step.tokens:
             model.cut(len(prompt) + step.keep)
-            rows = model.evaluate(step.tokens, len(prompt) + step.keep, step.logits_count)
+            rows = model.evaluate(step.tokens, len(prompt) + step.keep, step.logits_at)
         elif step.keep < len(decoder.output_tokens):
             raise RuntimeError("a step without tokens comes first only")
         decoder.on_logits(rows)
@@ -148,6 +152,7 @@ def main() -> None:
     parser.add_argument("--style", choices=("call", "record"), default="call")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--compare", action="store_true")
     arguments = parser.parse_args()
     model = Model(arguments.weights, arguments.threads)
     paths = sorted(arguments.folder.glob(f"{arguments.match}.json"))
@@ -161,13 +166,15 @@ def main() -> None:
     counts: Counter[str] = Counter()
     began = perf_counter()
     for path in paths[: arguments.count]:
-        measure(model, path, arguments.style, options, counts)
+        measure(model, path, arguments.style, options, counts, compares=arguments.compare)
     tokens = max(1, counts["tokens"])
     print(dict(counts), f"passes a token {counts['passes'] / tokens:.3f}")
     print(f"{perf_counter() - began:.0f} s with prompts")
 
 
-def measure(model: Model, path: Path, style: str, options: DecodeOptions, counts: Counter[str]) -> None:
+def measure(
+    model: Model, path: Path, style: str, options: DecodeOptions, counts: Counter[str], *, compares: bool
+) -> None:
     """Decode one schema and count what came of it."""
     benchmark = json.loads(path.read_text(encoding="utf-8"))
     try:
@@ -189,8 +196,20 @@ def measure(model: Model, path: Path, style: str, options: DecodeOptions, counts
     counts["drafted"] += decoder.counts.drafted_tokens
     counts["accepted"] += decoder.counts.accepted_drafts
     counts["repairs"] += decoder.counts.repairs
+    if compares:
+        undrafted = replace(options, max_draft_tokens=0)
+        one_by_one = generate(model, model.compiler.compile(admitted), prompt, undrafted)
+        is_same = one_by_one.raw_text == decoder.raw_text
+        counts["same as undrafted"] += is_same
+        if not is_same:
+            print("differs", path.name, *_first_difference(decoder.raw_text, one_by_one.raw_text), flush=True)
     if decoder.state == "failed":
         print("failed", path.name, outcome.problems[:1], decoder.raw_text[-100:], flush=True)
+
+
+def _first_difference(one: str, other: str) -> tuple[str, str]:
+    at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+    return repr(one[max(0, at - 20) : at + 20]), repr(other[max(0, at - 20) : at + 20])
 
 
 if __name__ == "__main__":

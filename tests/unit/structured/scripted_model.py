@@ -88,7 +88,7 @@ def decode(
             break
         cells = cells[: step.keep] + list(step.tokens)
         assert tuple(cells[: len(decoder.output_tokens)]) == decoder.output_tokens
-        positions = range(len(cells) - step.logits_count + 1, len(cells) + 1)
+        positions = [len(cells) - back for back in step.logits_at]
         outcome = decoder.on_logits([rows(cells[:position]) for position in positions])
         streamed += outcome.text
         if outcome.state != "running":
