@@ -98,9 +98,18 @@ class DocumentAsker:
         looked = await asyncio.to_thread(self._look, asked)
         if not looked.evidence.is_enough:
             return refused(asked.question, asked.mode, looked)
-        prepared = await self._build(asked, looked)
-        if not prepared.passages:
-            return refused(asked.question, asked.mode, looked, receipt=prepared.built.receipt)
+        return await self.answer_prepared(asked, await self._build(asked, looked), on_event)
+
+    async def answer_prepared(
+        self, asked: DocumentQuestion, prepared: PreparedQuestion, on_event: OnEvent | None = None
+    ) -> DocumentAnswer:
+        """Answer a question that `prepare` made ready, as `answer` does.
+
+        Raises:
+            ApplianceError: the model cannot be used. A failure while answering is in the answer.
+        """
+        if not prepared.looked.evidence.is_enough or not prepared.passages:
+            return refused(asked.question, asked.mode, prepared.looked, receipt=prepared.built.receipt)
         result = await self._generate(prepared, on_event)
         return await asyncio.to_thread(self._assemble, asked, prepared, result)
 

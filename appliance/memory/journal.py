@@ -30,7 +30,7 @@ _BYTES_PER_TOKEN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerEnd:
-    """How an answer ended, as it is stored with it."""
+    """How an answer ended, as it is stored with it. A receipt that is not empty takes the place of the first."""
 
     state: TurnState
     finish_reason: FinishReason | None = None
@@ -38,6 +38,7 @@ class AnswerEnd:
     usage: Usage = field(default_factory=Usage)
     timings: Timings = field(default_factory=Timings)
     failure: Failure | None = None
+    receipt_json: str = ""
 
 
 class AnswerJournal:
@@ -117,13 +118,14 @@ def end_answer(connection: sqlite3.Connection, turn_id: str, end: AnswerEnd, *, 
     connection.execute("DELETE FROM answer_pieces WHERE turn_id = ?", (turn_id,))
     connection.execute(
         "UPDATE answers SET model_json = ?, usage_json = ?, timings_json = ?, finish_reason = ?, "
-        "failure_json = ? WHERE turn_id = ?",
+        "failure_json = ?, receipt_json = ifnull(nullif(?, ''), receipt_json) WHERE turn_id = ?",
         (
             to_json(end.model, ModelIdentity) if end.model else "",
             to_json(end.usage, Usage),
             to_json(end.timings, Timings),
             end.finish_reason or "",
             to_json(end.failure, Failure) if end.failure else "",
+            storable(end.receipt_json),
             turn_id,
         ),
     )

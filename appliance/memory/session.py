@@ -10,81 +10,31 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal, TypeVar
 
 from appliance.core.clock import SystemClock
-from appliance.core.errors import (
-    ApplianceError,
-    CancelledRequestError,
-    InternalError,
-    InvalidRequestError,
-    StorageError,
-)
-from appliance.core.events import (
-    Completed,
-    Failed,
-    ReasoningDelta,
-    StreamEvent,
-    TextDelta,
-    ToolCallDelta,
-    UsageReported,
-)
+from appliance.core.errors import CancelledRequestError, InvalidRequestError
 from appliance.core.messages import AssistantMessage, Conversation, Message, UserMessage
 from appliance.core.ports import Clock
 from appliance.core.requests import GenerateRequest
-from appliance.core.usage import Usage
 from appliance.memory.conversations import Conversations
-from appliance.memory.journal import AnswerEnd, AnswerJournal
-from appliance.memory.prompt import PreparedPrompt, PreparePrompt
-from appliance.memory.turns import SentRequest, Summary, Turn
-
-_Outcome = TypeVar("_Outcome")
-
-StreamAnswer = Callable[[GenerateRequest], AsyncIterator[StreamEvent]]
-"""The gateway's or a provider's `stream`."""
+from appliance.memory.events import (
+    AnswerBegun,
+    AnswerSaved,
+    ChatEvent,
+    HistoryFolded,
+    HistoryFolding,
+    TurnSaved,
+)
+from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding, StreamAnswer
+from appliance.memory.turns import SentRequest, Turn
+from appliance.memory.writing import AnswerWriting, drop
 
 CONTINUE_INSTRUCTION = (
     "Your last answer was cut off. Continue it exactly where it ends. Repeat nothing and add no introduction."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnSaved:
-    """The user's turn is on disk."""
-
-    turn: Turn
-    kind: Literal["turn_saved"] = "turn_saved"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryFolded:
-    """The prompt does not hold the whole branch word for word; `text` is the marker to show."""
-
-    text: str
-    summary: Summary | None
-    kind: Literal["history_folded"] = "history_folded"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerBegun:
-    """The answer's turn exists, marked partial."""
-
-    turn: Turn
-    kind: Literal["answer_begun"] = "answer_begun"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerSaved:
-    """The last event: the answer as it is on disk, with how it ended."""
-
-    turn: Turn
-    kind: Literal["answer_saved"] = "answer_saved"
-
-
-ChatEvent = TurnSaved | HistoryFolded | AnswerBegun | StreamEvent | AnswerSaved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +46,7 @@ class _Plan:
     question: str | None = None
     continues: Turn | None = None
     prepared: PreparedPrompt | None = None
+    prepare: PreparePrompt | None = None
 
 
 class ChatSession:
@@ -103,7 +54,8 @@ class ChatSession:
 
     The methods that answer are async generators of `ChatEvent`. They raise ApplianceError when no answer
     could begin (the question is kept) or could be stored; once it began, failures of the model are the
-    event `Failed`, and the last event is `AnswerSaved`. Close them (`aclose`) when leaving early.
+    event `Failed`, and the last event is `AnswerSaved`. Close them (`aclose`) when leaving early. A `prepare`
+    given to one of them takes the place of the usual one for this answer.
     """
 
     def __init__(
@@ -121,7 +73,7 @@ class ChatSession:
         self._clock = clock or SystemClock()
         self._new_seed = new_seed
         self._cancel_wishes: dict[str, asyncio.Event] = {}
-        self._late_ends: list[_Writing] = []
+        self._late_ends: list[AnswerWriting] = []
 
     def is_answering(self, chat_id: str) -> bool:
         """Whether an answer is being written in a chat."""
@@ -134,16 +86,20 @@ class ChatSession:
             wish.set()
         return wish is not None
 
-    def ask(self, chat_id: str, text: str) -> AsyncGenerator[ChatEvent, None]:
+    def ask(
+        self, chat_id: str, text: str, prepare: PreparePrompt | None = None
+    ) -> AsyncGenerator[ChatEvent, None]:
         """Add a question at the end of the branch that is shown, and answer it."""
 
         async def plan() -> _Plan:
             chat = await asyncio.to_thread(self.conversations.chats.get, chat_id)
-            return _Plan(chat_id=chat_id, parent_id=chat.active_turn_id, question=text)
+            return _Plan(chat_id=chat_id, parent_id=chat.active_turn_id, question=text, prepare=prepare)
 
         return self._run(plan)
 
-    def edit(self, turn_id: str, text: str) -> AsyncGenerator[ChatEvent, None]:
+    def edit(
+        self, turn_id: str, text: str, prepare: PreparePrompt | None = None
+    ) -> AsyncGenerator[ChatEvent, None]:
         """Ask a question in other words, on a branch beside it; the old one stays reachable."""
 
         async def plan() -> _Plan:
@@ -152,11 +108,13 @@ class ChatSession:
                 raise InvalidRequestError(
                     "only a question can be edited", hint="regenerate an answer instead"
                 )
-            return _Plan(chat_id=turn.chat_id, parent_id=turn.parent_id, question=text)
+            return _Plan(chat_id=turn.chat_id, parent_id=turn.parent_id, question=text, prepare=prepare)
 
         return self._run(plan)
 
-    def regenerate(self, turn_id: str) -> AsyncGenerator[ChatEvent, None]:
+    def regenerate(
+        self, turn_id: str, prepare: PreparePrompt | None = None
+    ) -> AsyncGenerator[ChatEvent, None]:
         """Answer again, on a branch beside the old answer. Takes an answer, a question or a tool result."""
 
         async def plan() -> _Plan:
@@ -164,7 +122,7 @@ class ChatSession:
             parent_id = turn.parent_id if turn.role == "assistant" else turn.id
             if parent_id is None:
                 raise InvalidRequestError("this answer has no question to answer again")
-            return _Plan(chat_id=turn.chat_id, parent_id=parent_id)
+            return _Plan(chat_id=turn.chat_id, parent_id=parent_id, prepare=prepare)
 
         return self._run(plan)
 
@@ -210,7 +168,15 @@ class ChatSession:
                 parent_id = question.id
                 yield TurnSaved(turn=question)
             assert parent_id is not None
-            prepared = plan.prepared or await _unless_cancelled(self._prepare_plan(plan, parent_id), wish)
+            prepared = plan.prepared
+            if prepared is None:
+                async with aclosing(self._preparing(plan, parent_id, wish)) as steps:
+                    async for step in steps:
+                        if isinstance(step, PreparedPrompt):
+                            prepared = step
+                        else:
+                            yield step
+            assert prepared is not None
             if prepared.marker:
                 yield HistoryFolded(text=prepared.marker, summary=prepared.new_summary)
             async with aclosing(self._answer(plan, parent_id, prepared, wish)) as events:
@@ -232,7 +198,14 @@ class ChatSession:
             continues=plan.continues,
         )
         journal = self.conversations.turns.journal(turn.id, self._clock)
-        writing = _Writing(events=self._stream(request), journal=journal, clock=self._clock, cancel_wish=wish)
+        stream = prepared.stream or self._stream
+        writing = AnswerWriting(
+            events=stream(request),
+            journal=journal,
+            clock=self._clock,
+            cancel_wish=wish,
+            receipt_at_end=prepared.receipt_at_end,
+        )
         try:
             yield AnswerBegun(turn=turn)
             async with aclosing(writing.run()) as events:
@@ -248,14 +221,35 @@ class ChatSession:
         """Mark answers ended whose end could not be stored when it came, as on a full disk."""
         self._late_ends = [late for late in self._late_ends if not await asyncio.to_thread(late.end_now)]
 
-    async def _prepare_plan(self, plan: _Plan, parent_id: str) -> PreparedPrompt:
-        prepared = await self._prepare_branch(plan.chat_id, parent_id)
-        return _to_continue(prepared, plan.continues.text) if plan.continues else prepared
+    async def _preparing(
+        self, plan: _Plan, parent_id: str, wish: asyncio.Event
+    ) -> AsyncGenerator[HistoryFolding | PreparedPrompt, None]:
+        """Yield what preparing says of itself, then the prepared prompt."""
+        foldings: asyncio.Queue[int] = asyncio.Queue()
+        task = asyncio.ensure_future(self._prepare_plan(plan, parent_id, foldings.put_nowait))
+        wished = asyncio.ensure_future(wish.wait())
+        told = asyncio.ensure_future(foldings.get())
+        try:
+            while True:
+                await asyncio.wait({task, wished, told}, return_when=asyncio.FIRST_COMPLETED)
+                if told.done():
+                    yield HistoryFolding(turns=told.result())
+                    told = asyncio.ensure_future(foldings.get())
+                elif task.done():
+                    yield task.result()
+                    return
+                else:
+                    raise CancelledRequestError("the answer was stopped before it began")
+        finally:
+            await drop(task)
+            await drop(wished)
+            await drop(told)
 
-    async def _prepare_branch(self, chat_id: str, parent_id: str) -> PreparedPrompt:
-        chat = await asyncio.to_thread(self.conversations.chats.get, chat_id)
+    async def _prepare_plan(self, plan: _Plan, parent_id: str, on_folding: ReportFolding) -> PreparedPrompt:
+        chat = await asyncio.to_thread(self.conversations.chats.get, plan.chat_id)
         branch = await asyncio.to_thread(self.conversations.turns.branch, parent_id)
-        return await self._prepare(chat, branch)
+        prepared = await (plan.prepare or self._prepare)(chat, branch, on_folding)
+        return _to_continue(prepared, plan.continues.text) if plan.continues else prepared
 
     def _check_free(self, chat_id: str) -> None:
         if self.is_answering(chat_id):
@@ -283,133 +277,6 @@ class ChatSession:
         )
 
 
-class _Writing:
-    """Drains one stream into one journal."""
-
-    def __init__(
-        self,
-        *,
-        events: AsyncIterator[StreamEvent],
-        journal: AnswerJournal,
-        clock: Clock,
-        cancel_wish: asyncio.Event,
-    ) -> None:
-        self._events = events
-        self._journal = journal
-        self._clock = clock
-        self._cancel_wish = cancel_wish
-        self._usage = Usage()
-        self._end: AnswerEnd | None = None
-        self._is_end_stored = False
-
-    async def run(self) -> AsyncGenerator[StreamEvent, None]:
-        """Yield each event once it is stored; the last is one `Completed` or `Failed`."""
-        wished = asyncio.ensure_future(self._cancel_wish.wait())
-        try:
-            while self._end is None:
-                yield await self._next_stored(wished)
-        finally:
-            await _drop(wished)
-            if isinstance(self._events, AsyncGenerator):
-                await self._events.aclose()
-
-    def end_now(self) -> bool:
-        """Store how the answer ended unless it is stored; an answer left early is stopped. False if it cannot
-        be stored at present.
-        """
-        if self._is_end_stored:
-            return True
-        end = self._end or AnswerEnd(state="stopped", finish_reason="cancelled", usage=self._usage)
-        try:
-            self._journal.finish(end)
-        except StorageError:
-            return False
-        except InvalidRequestError:
-            # It was deleted, or a cancelled call stored the end after all.
-            pass
-        self._is_end_stored = True
-        return True
-
-    async def _next_stored(self, wished: asyncio.Future[Literal[True]]) -> StreamEvent:
-        try:
-            event = await self._next_event(wished)
-            await self._store(event)
-        except ApplianceError as exc:
-            if self._end is not None:
-                raise
-            event = Failed(failure=exc.to_failure(), usage=self._usage)
-            await self._store(event)
-        return event
-
-    async def _next_event(self, wished: asyncio.Future[Literal[True]]) -> StreamEvent:
-        waiting = asyncio.ensure_future(anext(self._events))
-        try:
-            while not waiting.done() and not wished.done():
-                await self._wait(waiting, wished)
-            if wished.done() and not _is_terminal(waiting):
-                raise CancelledRequestError("the answer was stopped")
-            return waiting.result()
-        except StopAsyncIteration:
-            raise InternalError("the stream ended without a terminal event") from None
-        finally:
-            await _drop(waiting)
-
-    async def _wait(
-        self, waiting: asyncio.Future[StreamEvent], wished: asyncio.Future[Literal[True]]
-    ) -> None:
-        due_in_s = self._journal.checkpoint_due_in_s
-        awaited: set[asyncio.Future[StreamEvent] | asyncio.Future[Literal[True]]] = {waiting, wished}
-        if due_in_s is None:
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            return
-        timer = asyncio.ensure_future(self._clock.sleep(due_in_s))
-        try:
-            await asyncio.wait({*awaited, timer}, return_when=asyncio.FIRST_COMPLETED)
-            if timer.done():
-                await asyncio.to_thread(self._journal.checkpoint)
-        finally:
-            await _drop(timer)
-
-    async def _store(self, event: StreamEvent) -> None:
-        match event:
-            case TextDelta() | ReasoningDelta() | ToolCallDelta():
-                await asyncio.to_thread(self._journal.append, event)
-            case UsageReported():
-                self._usage = event.usage
-            case Completed() | Failed():
-                self._end = _end_of(event)
-                await asyncio.to_thread(self._journal.finish, self._end)
-                self._is_end_stored = True
-            case _:
-                pass
-
-
-def _is_terminal(waiting: asyncio.Future[StreamEvent]) -> bool:
-    is_whole = waiting.done() and not waiting.cancelled() and waiting.exception() is None
-    return is_whole and isinstance(waiting.result(), Completed | Failed)
-
-
-def _end_of(event: Completed | Failed) -> AnswerEnd:
-    match event:
-        case Completed():
-            return AnswerEnd(
-                state="stopped" if event.finish_reason in ("cancelled", "error") else "done",
-                finish_reason=event.finish_reason,
-                model=event.model,
-                usage=event.usage,
-                timings=event.timings,
-            )
-        case Failed():
-            is_cancelled = event.failure.kind == "cancelled"
-            return AnswerEnd(
-                state="stopped" if is_cancelled else "failed",
-                finish_reason="cancelled" if is_cancelled else "error",
-                usage=event.usage,
-                timings=event.timings,
-                failure=event.failure,
-            )
-
-
 def _to_continue(prepared: PreparedPrompt, text: str) -> PreparedPrompt:
     messages: Sequence[Message] = (
         *prepared.request.conversation.messages,
@@ -432,23 +299,3 @@ def _as_sent(request: GenerateRequest) -> SentRequest:
         prompt_version=request.prompt_version,
         request_id=request.request_id,
     )
-
-
-async def _unless_cancelled(preparing: Awaitable[PreparedPrompt], wish: asyncio.Event) -> PreparedPrompt:
-    task = asyncio.ensure_future(preparing)
-    wished = asyncio.ensure_future(wish.wait())
-    try:
-        await asyncio.wait({task, wished}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise CancelledRequestError("the answer was stopped before it began")
-        return task.result()
-    finally:
-        await _drop(task)
-        await _drop(wished)
-
-
-async def _drop(future: asyncio.Future[_Outcome]) -> None:
-    """Cancel a future and wait until it is gone; its outcome is no longer wanted."""
-    if not future.done():
-        future.cancel()
-        await asyncio.wait({future})

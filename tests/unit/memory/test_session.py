@@ -17,15 +17,9 @@ from appliance.core.messages import Conversation, UserMessage
 from appliance.core.requests import GenerateRequest
 from appliance.core.usage import Timings, Usage
 from appliance.memory.conversations import Conversations
-from appliance.memory.prompt import PreparedPrompt, branch_messages
-from appliance.memory.session import (
-    CONTINUE_INSTRUCTION,
-    AnswerBegun,
-    AnswerSaved,
-    ChatEvent,
-    ChatSession,
-    TurnSaved,
-)
+from appliance.memory.events import AnswerBegun, AnswerSaved, ChatEvent, TurnSaved
+from appliance.memory.prompt import PreparedPrompt, ReportFolding, branch_messages
+from appliance.memory.session import CONTINUE_INSTRUCTION, ChatSession
 from appliance.memory.turns import Chat, Turn
 from appliance.providers.script import Fail, Say, ScriptedModel, Step, Wait
 from appliance.providers.scripted import ScriptedProvider
@@ -35,7 +29,7 @@ MODEL = "small:1"
 OpenSession = Callable[..., ChatSession]
 
 
-async def prepare(chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
+async def prepare(chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
     request = GenerateRequest(conversation=Conversation(branch_messages(branch)), model=MODEL)
     return PreparedPrompt(request=request, receipt_json='{"kept": 1}')
 
@@ -81,7 +75,7 @@ async def test_the_question_is_on_disk_before_the_prompt_is_prepared(
 ) -> None:
     seen: list[str] = []
 
-    async def look(chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
+    async def look(chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
         seen.extend(turn.text for turn in Conversations(conversations.database).turns.all_turns(chat.id))
         raise ContextOverflowError(prompt_tokens=9, context_window=8)
 
@@ -287,7 +281,7 @@ async def test_cancel_before_the_prompt_is_ready_begins_no_answer(
 ) -> None:
     started = asyncio.Event()
 
-    async def slow(chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
+    async def slow(chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
         started.set()
         await clock.sleep(60)
         raise AssertionError("never reached")
