@@ -17,7 +17,7 @@ from appliance.core.errors import ApplianceError, InternalError
 from appliance.server.denials import Denials
 from appliance.server.guard import Guard
 from appliance.server.openai import chat, completions, embeddings, models, responses, tokens
-from appliance.server.own import answers, conversations, documents, health, tickets
+from appliance.server.own import admin, answers, conversations, documents, forgetting, health, tickets
 from appliance.server.problems import RefusedError, problem_of
 from appliance.server.services import Services
 
@@ -32,6 +32,8 @@ _ROUTERS = (
     answers.router,
     conversations.router,
     tickets.router,
+    forgetting.router,
+    admin.router,
     health.router,
 )
 _BINARY_PATH = re.compile(r"/v1/collections/[^/]+/documents")

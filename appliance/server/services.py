@@ -44,7 +44,11 @@ class Services:
 
     def conversations(self, caller: Caller) -> Conversations:
         """Return the door to the conversations of a caller; those of others do not exist behind it."""
-        return Conversations(self.database, owner=caller.owner, now_s=self.now_s)
+        return self.conversations_of(caller.owner)
+
+    def conversations_of(self, owner: str) -> Conversations:
+        """Return the door to the conversations of one owner."""
+        return Conversations(self.database, owner=owner, now_s=self.now_s)
 
 
 def services_of(request: Request) -> Services:

@@ -18,6 +18,7 @@ from appliance.server.http import build_http
 from appliance.server.options import ServeOptions
 from appliance.server.running import Running
 from appliance.server.services import Services
+from appliance.server.sweeping import sweep_for_ever
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _MAX_HEADER_BYTES = 64 * 1024
@@ -31,6 +32,7 @@ async def serve(services: Services, on_listening: Callable[[str], None]) -> None
         StorageError: the address cannot be used.
     """
     server = draining_server(services, on_listening)
+    sweeping = asyncio.ensure_future(sweep_for_ever(services))
     try:
         await server.serve()
     except SystemExit as exc:
@@ -39,6 +41,9 @@ async def serve(services: Services, on_listening: Callable[[str], None]) -> None
             f"{options.host} port {options.port} cannot be used",
             hint="is another server running there? choose another with --port",
         ) from exc
+    finally:
+        sweeping.cancel()
+        await asyncio.wait((sweeping,))
 
 
 def draining_server(services: Services, on_listening: Callable[[str], None]) -> DrainingServer:

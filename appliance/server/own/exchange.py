@@ -79,15 +79,26 @@ def existing_chat(conversations: Conversations, chat_id: str) -> Chat:
     Raises:
         RefusedError: there is none of this id, whoever else may have one.
     """
-    try:
-        chat = conversations.chats.get(chat_id)
-    except InvalidRequestError:
-        chat = None
-    if chat is None or chat.is_deleted:
-        raise not_found(
-            f"there is no conversation {chat_id[:80]!r}", hint="GET /v1/conversations lists yours"
-        )
+    chat = any_chat(conversations, chat_id)
+    if chat.is_deleted:
+        raise _no_such_chat(chat_id)
     return chat
+
+
+def any_chat(conversations: Conversations, chat_id: str) -> Chat:
+    """Return a conversation of this owner, also one in the trash.
+
+    Raises:
+        RefusedError: there is none of this id, whoever else may have one.
+    """
+    try:
+        return conversations.chats.get(chat_id)
+    except InvalidRequestError as exc:
+        raise _no_such_chat(chat_id) from exc
+
+
+def _no_such_chat(chat_id: str) -> RefusedError:
+    return not_found(f"there is no conversation {chat_id[:80]!r}", hint="GET /v1/conversations lists yours")
 
 
 def _chat(conversations: Conversations, chat_id: str | None, system: str) -> Chat:

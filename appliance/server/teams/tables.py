@@ -51,6 +51,12 @@ CREATE TABLE retention_rules (
     days REAL NOT NULL CHECK (days > 0),
     PRIMARY KEY (user_id, what)
 ) STRICT;
+
+CREATE TABLE documents_seen (
+    document_id TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    seen_at_s REAL NOT NULL
+) STRICT;
 """
 
 TEAMS = Schema(feature="teams", steps=(_TEAMS_1,))
