@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from appliance.config import Settings
 from appliance.core.clock import SystemClock
+from appliance.core.errors import StorageError
 from appliance.core.ports import Clock, Embedder, Provider
-from appliance.gateway import Gateway
+from appliance.gateway import Gateway, GatewayPolicy
 from appliance.providers.llama_cpp import LlamaCppProvider
 from appliance.providers.local_models import resolver_of
 from appliance.providers.script import ScriptedModel
@@ -20,6 +22,7 @@ from appliance.telemetry import Telemetry, open_telemetry
 
 if TYPE_CHECKING:
     from appliance.context.asking import DocumentAsker
+    from appliance.gateway.response_cache import ResponseCache
     from appliance.jobs.extract import Extractor
     from appliance.memory.facts import Facts
     from appliance.providers.openai_http.provider import OpenAiHttpProvider
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from appliance.storage.database import Database
 
 DEMONSTRATION = ScriptedModel(name="scripted:echo")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +134,34 @@ def open_remote_providers(settings: Settings, clock: Clock) -> list[OpenAiHttpPr
     ]
 
 
+def gateway_policy(settings: Settings) -> GatewayPolicy:
+    """Return what the settings say about routing, limits, retry and prices; offline, no data leaves the machine."""
+    return GatewayPolicy(
+        routes=settings.routes,
+        privacy="this_machine" if settings.offline else "elsewhere",
+        limits=settings.limits,
+        retry=settings.retry,
+        prices=settings.prices,
+    )
+
+
+def open_response_cache(settings: Settings) -> ResponseCache | None:
+    """Open the stored answers if they are switched on; without a usable file the appliance does without."""
+    if not settings.response_cache:
+        return None
+    from appliance.gateway.response_cache import ResponseCache
+
+    try:
+        return ResponseCache(
+            settings.cache_dir,
+            ttl_s=settings.response_cache_ttl_s,
+            max_bytes=settings.response_cache_bytes,
+        )
+    except StorageError as exc:
+        _log.warning("answers are not stored: %s", exc.message)
+        return None
+
+
 def build_appliance(settings: Settings, *, clock: Clock | None = None) -> Appliance:
     """Wire an appliance. Nothing is loaded yet: a model is when it is first asked."""
     used_clock = clock or SystemClock()
@@ -144,10 +177,18 @@ def build_appliance(settings: Settings, *, clock: Clock | None = None) -> Applia
         ScriptedProvider([DEMONSTRATION, *scripts], used_clock),
         local_models,
     ]
+    telemetry = open_telemetry(settings, used_clock)
+    gateway = Gateway(
+        providers,
+        used_clock,
+        policy=gateway_policy(settings),
+        cache=open_response_cache(settings),
+        telemetry=telemetry,
+    )
     return Appliance(
         settings=settings,
-        gateway=Gateway(providers, used_clock),
+        gateway=gateway,
         clock=used_clock,
-        telemetry=open_telemetry(settings, used_clock),
+        telemetry=telemetry,
         local_models=local_models,
     )

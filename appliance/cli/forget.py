@@ -16,6 +16,7 @@ from appliance.config import Settings
 from appliance.core.errors import ModelNotFoundError, StorageError
 from appliance.core.forgetting import ForgetChat, ForgetDocument, ForgetSubject, Forgettable, ForgetTarget
 from appliance.core.terminal_text import clean_for_terminal
+from appliance.gateway.response_cache import ForgettableAnswers
 from appliance.memory.conversations import Conversations
 from appliance.memory.forget import ForgetReceipt, forget, render_receipt
 from appliance.memory.forget_chats import ForgettableChats
@@ -89,6 +90,9 @@ def _stores(
         traces = TraceStore(settings.state_dir / TRACES_FILE)
         closing.callback(traces.close)
         stores.append(ForgettableTraces(traces, mentions))
+    if (answers := ForgettableAnswers.below(settings.cache_dir)) is not None:
+        closing.callback(answers.close)
+        stores.append(answers)
     prefixes = settings.state_dir / "prefixes"
     stores.append(SearchedFolder("saved prefixes", prefixes, clear=lambda _: _delete_files(prefixes)))
     stores.append(SearchedFolder("state and logs", settings.state_dir))

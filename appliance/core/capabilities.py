@@ -60,10 +60,12 @@ class ModelCard:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderCapabilities:
     """What a provider can do with the model it is asked about. `placement` is where its data goes;
-    `digest` is the sha256 of its weights, empty where nobody can vouch for them.
+    `digest` is the sha256 of its weights, empty where nobody can vouch for them; `parallel` is how many
+    requests the model answers at the same time, 0 where that is not known.
     """
 
     capabilities: frozenset[Capability]
     context_window: int
     placement: Placement
     digest: str = ""
+    parallel: int = 0

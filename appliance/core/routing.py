@@ -68,12 +68,15 @@ def is_within(place: Placement, farthest: Placement) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A model that can serve the request, and the provider that runs it."""
+    """A model that can serve the request, and the provider that runs it. `parallel` is how many requests it
+    answers at the same time, 0 where that is not known.
+    """
 
     model: str
     provider: str
     placement: Placement
     digest: str = ""
+    parallel: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

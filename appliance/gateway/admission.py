@@ -12,9 +12,11 @@ from math import ceil
 from appliance.config import Limits
 from appliance.core.errors import DeadlineError, RateLimitedError
 from appliance.core.ports import Clock
-from appliance.core.requests import GenerateRequest
+from appliance.core.requests import Deadline, GenerateRequest
+from appliance.core.routing import Candidate
 from appliance.gateway.rates import Rate
-from appliance.gateway.waiting import FairQueue, Waiter
+from appliance.gateway.seats import Seats
+from appliance.gateway.waiting import Ask, FairQueue, Waiter
 from appliance.telemetry import Metrics
 
 _CHARACTERS_PER_TOKEN = 4
@@ -29,9 +31,7 @@ _is_seated: ContextVar[bool] = ContextVar("appliance_is_seated", default=False)
 class Seat:
     """Leave to run, until it is left. `waited_s` is the time in the queue."""
 
-    owner: str
-    tokens: int
-    is_large: bool
+    ask: Ask
     taken_s: float
     waited_s: float = 0.0
     is_shared: bool = False
@@ -67,105 +67,80 @@ class Admission:
         self._clock = clock
         self._metrics = metrics
         self._queue = FairQueue()
-        self._running: dict[str, int] = {}
-        self._running_count = 0
-        self._large_count = 0
+        self._seats = Seats(limits)
         self._usual_hold_s = _LEAST_RETRY_S
-        overall, now_s = limits.overall, clock.now_s()
+        overall, of_owner, now_s = limits.overall, limits.of_owner, clock.now_s()
         self._requests = Rate(
-            "requests",
-            overall.requests_per_minute,
-            lambda owner: limits.of_owner(owner).requests_per_minute,
-            now_s,
+            "requests", overall.requests_per_minute, lambda owner: of_owner(owner).requests_per_minute, now_s
         )
         self._tokens = Rate(
-            "tokens", overall.tokens_per_minute, lambda owner: limits.of_owner(owner).tokens_per_minute, now_s
+            "tokens", overall.tokens_per_minute, lambda owner: of_owner(owner).tokens_per_minute, now_s
         )
 
-    async def seat(self, request: GenerateRequest, started_s: float) -> Seat:
-        """Wait for leave to run.
+    async def seat(self, request: GenerateRequest, candidate: Candidate, started_s: float) -> Seat:
+        """Wait for leave to run on a candidate.
 
         Raises:
             RateLimitedError: a rate or the queue is full; raised at once, with when to come back.
             DeadlineError: a deadline of the request ran out in the queue.
         """
-        owner, tokens, asked_s = request.owner, expected_tokens(request), self._clock.now_s()
-        if _is_seated.get():
-            return Seat(owner=owner, tokens=tokens, is_large=False, taken_s=asked_s, is_shared=True)
+        tokens, asked_s = expected_tokens(request), self._clock.now_s()
         is_large = tokens > self._limits.small_request_tokens
-        self._check_rates(owner, tokens)
-        has_seat = not self._queue.length_of(owner) and self._has_seat(owner, is_large=is_large)
+        # One model may be asked by several names.
+        model = candidate.digest or candidate.model
+        ask = Ask(owner=request.owner, model=model, tokens=tokens, is_large=is_large)
+        if _is_seated.get():
+            return Seat(ask=ask, taken_s=asked_s, is_shared=True)
+        self._seats.declare(model, candidate.parallel)
+        self._check_rates(ask)
+        has_seat = not self._queue.length_of(ask.owner) and self._seats.has_seat(ask)
         if not has_seat:
-            self._check_queue(owner)
-        self._requests.take(owner, 1, asked_s)
-        self._tokens.take(owner, tokens, asked_s)
-        self._begin(owner)
+            self._check_queue(ask)
+        self._count_in(ask)
         if has_seat:
-            self._take_seat(owner, tokens, is_large=is_large)
-        else:
-            await self._wait(request, tokens, started_s, is_large=is_large)
+            self._take_seat(ask)
+            return Seat(ask=ask, taken_s=asked_s)
+        await self._wait(ask, request.deadline, started_s)
         now_s = self._clock.now_s()
-        return Seat(owner=owner, tokens=tokens, is_large=is_large, taken_s=now_s, waited_s=now_s - asked_s)
+        return Seat(ask=ask, taken_s=now_s, waited_s=now_s - asked_s)
 
     def leave(self, seat: Seat, used_tokens: int) -> None:
         """Free a seat; the tokens really used replace the estimate."""
         if seat.is_shared:
             return
-        now_s, surplus = self._clock.now_s(), used_tokens - seat.tokens
-        self._queue.charge(seat.owner, surplus)
-        self._tokens.take(seat.owner, surplus, now_s)
-        self._usual_hold_s += (now_s - seat.taken_s - self._usual_hold_s) * _HOLD_WEIGHT
-        self._running[seat.owner] -= 1
-        self._running_count -= 1
-        self._large_count -= seat.is_large
-        self._forget_if_idle(seat.owner)
-        self._seat_waiting()
+        self._usual_hold_s += (self._clock.now_s() - seat.taken_s - self._usual_hold_s) * _HOLD_WEIGHT
+        self._free_seat(seat.ask, used_tokens)
 
-    def _has_seat(self, owner: str, *, is_large: bool) -> bool:
-        seats = self._limits.of_owner(owner).concurrency
-        if self._is_full() or 0 < seats <= self._running.get(owner, 0):
-            return False
-        return not is_large or self._may_be_large()
-
-    def _is_full(self) -> bool:
-        return 0 < self._limits.overall.concurrency <= self._running_count
-
-    def _may_be_large(self) -> bool:
-        """Whether a large request may take a seat: the last one is kept for small ones."""
-        seats = self._limits.overall.concurrency
-        return seats <= 1 or self._large_count < seats - 1
-
-    def _check_rates(self, owner: str, tokens: int) -> None:
+    def _check_rates(self, ask: Ask) -> None:
         now_s = self._clock.now_s()
-        for rate, amount in ((self._requests, 1), (self._tokens, tokens)):
-            wait_s, limit = rate.fullest(owner, amount, now_s)
+        for rate, amount in ((self._requests, 1), (self._tokens, ask.tokens)):
+            wait_s, limit = rate.fullest(ask.owner, amount, now_s)
             if wait_s > 0:
                 raise _refusal(f"the limit of {limit} {rate.what} a minute is reached", wait_s)
 
-    def _check_queue(self, owner: str) -> None:
-        own = self._queue.length_of(owner)
-        if len(self._queue) >= self._limits.overall.queue:
-            raise _refusal(f"{len(self._queue)} requests are waiting and no more may", self._retry_after_s())
-        if own >= self._limits.of_owner(owner).queue:
-            raise _refusal(f"{own} of your requests are waiting and no more may", self._retry_after_s())
+    def _check_queue(self, ask: Ask) -> None:
+        waiting, own = len(self._queue), self._queue.length_of(ask.owner)
+        # Everybody who waits now will have had a seat by then.
+        retry_after_s = self._usual_hold_s * ceil((waiting + 1) / self._seats.capacity(ask.model))
+        if waiting >= self._limits.overall.queue:
+            message = f"{waiting} requests are waiting and no more may"
+            raise _refusal(message, max(_LEAST_RETRY_S, retry_after_s))
+        if own >= self._limits.of_owner(ask.owner).queue:
+            message = f"{own} of your requests are waiting and no more may"
+            raise _refusal(message, max(_LEAST_RETRY_S, retry_after_s))
 
-    def _retry_after_s(self) -> float:
-        """Estimate when everybody who waits now will have had a seat."""
-        seats = max(self._limits.overall.concurrency, 1)
-        return max(_LEAST_RETRY_S, self._usual_hold_s * ceil((len(self._queue) + 1) / seats))
-
-    async def _wait(self, request: GenerateRequest, tokens: int, started_s: float, *, is_large: bool) -> None:
-        waiter = Waiter(request.owner, tokens, is_large, asyncio.get_running_loop().create_future())
+    async def _wait(self, ask: Ask, deadline: Deadline, started_s: float) -> None:
+        waiter = Waiter(ask, asyncio.get_running_loop().create_future())
         self._queue.add(waiter)
+        # A small request may pass large ones of its owner that wait for another seat.
         self._seat_waiting()
         try:
-            await self._until_seated(waiter, request, started_s)
+            await self._until_seated(waiter, deadline, started_s)
         except BaseException:
             self._withdraw(waiter)
             raise
 
-    async def _until_seated(self, waiter: Waiter, request: GenerateRequest, started_s: float) -> None:
-        deadline = request.deadline
+    async def _until_seated(self, waiter: Waiter, deadline: Deadline, started_s: float) -> None:
         stated = ((deadline.total_s, "total"), (deadline.first_token_s, "first_token"))
         limits = [(limit_s, phase) for limit_s, phase in stated if limit_s is not None]
         if not limits:
@@ -184,52 +159,46 @@ class Admission:
 
     def _withdraw(self, waiter: Waiter) -> None:
         """Leave the queue, or the seat that was given in the same moment."""
-        now_s = self._clock.now_s()
         if waiter.seated.done():
-            seat = Seat(owner=waiter.owner, tokens=waiter.tokens, is_large=waiter.is_large, taken_s=now_s)
-            self.leave(seat, 0)
+            self._free_seat(waiter.ask, 0)
             return
         self._queue.remove(waiter)
-        self._tokens.take(waiter.owner, -waiter.tokens, now_s)
-        self._forget_if_idle(waiter.owner)
+        self._tokens.take(waiter.ask.owner, -waiter.ask.tokens, self._clock.now_s())
+        self._count_out(waiter.ask.owner)
         self._show_numbers()
 
     def _seat_waiting(self) -> None:
-        while not self._is_full():
-            waiter = self._queue.take_next(full_owners=self._full_owners(), may_be_large=self._may_be_large())
-            if waiter is None:
-                break
-            self._take_seat(waiter.owner, waiter.tokens, is_large=waiter.is_large)
+        while (waiter := self._queue.take_next(self._seats.has_seat)) is not None:
+            self._take_seat(waiter.ask)
             waiter.seated.set_result(None)
         self._show_numbers()
 
-    def _full_owners(self) -> frozenset[str]:
-        return frozenset(
-            owner
-            for owner, running in self._running.items()
-            if 0 < self._limits.of_owner(owner).concurrency <= running
-        )
+    def _count_in(self, ask: Ask) -> None:
+        now_s = self._clock.now_s()
+        self._requests.take(ask.owner, 1, now_s)
+        self._tokens.take(ask.owner, ask.tokens, now_s)
+        self._queue.begin(ask.owner)
 
-    def _begin(self, owner: str) -> None:
-        if owner not in self._running:
-            self._running[owner] = 0
-            self._queue.begin(owner)
+    def _count_out(self, owner: str) -> None:
+        if not self._seats.running_of(owner) and not self._queue.length_of(owner):
+            self._queue.end(owner)
 
-    def _take_seat(self, owner: str, tokens: int, *, is_large: bool) -> None:
-        self._queue.charge(owner, tokens)
-        self._running[owner] += 1
-        self._running_count += 1
-        self._large_count += is_large
+    def _take_seat(self, ask: Ask) -> None:
+        self._queue.charge(ask.owner, ask.tokens)
+        self._seats.take(ask)
         self._show_numbers()
 
-    def _forget_if_idle(self, owner: str) -> None:
-        if not self._running[owner] and not self._queue.length_of(owner):
-            del self._running[owner]
-            self._queue.end(owner)
+    def _free_seat(self, ask: Ask, used_tokens: int) -> None:
+        surplus = used_tokens - ask.tokens
+        self._queue.charge(ask.owner, surplus)
+        self._tokens.take(ask.owner, surplus, self._clock.now_s())
+        self._seats.free(ask)
+        self._count_out(ask.owner)
+        self._seat_waiting()
 
     def _show_numbers(self) -> None:
         self._metrics.queue_depth.set(value=len(self._queue))
-        self._metrics.running.set(value=self._running_count)
+        self._metrics.running.set(value=self._seats.running)
 
 
 def _refusal(message: str, retry_after_s: float) -> RateLimitedError:

@@ -75,7 +75,7 @@ class Course:
             plan = await self._planned(judge.request, span)
             reuse = self._reuse(judge, plan)
             found = await self._found(reuse, span)
-            seat = await self._seated(judge.told, span) if found is None else None
+            seat = await self._seated(judge.told, plan, span) if found is None else None
         except ApplianceError as exc:
             yield self._refused(exc.to_failure())
             return
@@ -111,9 +111,9 @@ class Course:
         span.set({"appliance.is_from_cache": found is not None})
         return found
 
-    async def _seated(self, told: GenerateRequest, span: Span) -> Seat:
+    async def _seated(self, told: GenerateRequest, plan: Plan, span: Span) -> Seat:
         with span.child("admission"):
-            return await self._workings.admission.seat(told, self._started_s)
+            return await self._workings.admission.seat(told, plan.chosen[0].candidate, self._started_s)
 
     async def _seated_answer(
         self, judge: Judge, plan: Plan, seat: Seat, reuse: Reuse | None, span: Span
@@ -133,7 +133,9 @@ class Course:
                     yield event
         finally:
             used_tokens = attempts.computed_tokens
-            self._workings.admission.leave(seat, used_tokens if has_ended else max(used_tokens, seat.tokens))
+            self._workings.admission.leave(
+                seat, used_tokens if has_ended else max(used_tokens, seat.ask.tokens)
+            )
 
     def _attempts_of(self, plan: Plan, span: Span) -> Attempts:
         workings = self._workings

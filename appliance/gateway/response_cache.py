@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
@@ -176,6 +177,17 @@ class ForgettableAnswers:
 
     def __init__(self, cache: ResponseCache) -> None:
         self._cache = cache
+
+    @classmethod
+    def below(cls, folder: Path) -> Self | None:
+        """Open the answers that are stored in a folder, also when storing is switched off by now."""
+        if not (folder / CACHE_FILE).exists():
+            return None
+        return cls(ResponseCache(folder, ttl_s=0.0, max_bytes=0))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._cache.close()
 
     def forget(self, target: ForgetTarget) -> ForgetReport:
         """Remove every answer of the target's owner."""

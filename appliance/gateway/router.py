@@ -180,7 +180,11 @@ class Router:
                 unknown.append(exc)
                 continue
             candidate = Candidate(
-                model=model, provider=provider.name, placement=offered.placement, digest=offered.digest
+                model=model,
+                provider=provider.name,
+                placement=offered.placement,
+                digest=offered.digest,
+                parallel=offered.parallel,
             )
             return Chosen(candidate=candidate, provider=provider), offered
         hint = next((error.hint for error in unknown if error.hint), "")

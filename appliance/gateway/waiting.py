@@ -3,69 +3,75 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _MOST_PASSES = 4
 
 
-@dataclass(slots=True, eq=False)
-class Waiter:
-    """A request in the queue. `tokens` is what it is expected to take."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a request asks of admission: a seat of a model for an owner. `tokens` is what it may take."""
 
     owner: str
+    model: str
     tokens: int
     is_large: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiter:
+    """A request in the queue, and the future that is done when it has its seat."""
+
+    ask: Ask
     seated: asyncio.Future[None]
 
 
 @dataclass(slots=True)
 class _Line:
-    """The waiting requests of one owner, small and large apart, each in order of arrival."""
+    """The waiting requests of one owner for one model, small and large apart, in order of arrival."""
 
     small: deque[Waiter] = field(default_factory=deque)
     large: deque[Waiter] = field(default_factory=deque)
     passes: int = 0
 
-    def __len__(self) -> int:
-        return len(self.small) + len(self.large)
+    def deque_of(self, ask: Ask) -> deque[Waiter]:
+        return self.large if ask.is_large else self.small
 
-    def head(self, *, may_be_large: bool) -> Waiter | None:
+    def head(self, has_seat: Callable[[Ask], bool]) -> Waiter | None:
         """Return who goes first: a small one, unless large ones were passed often enough."""
-        if self.large and may_be_large and (not self.small or self.passes >= _MOST_PASSES):
-            return self.large[0]
-        return self.small[0] if self.small else None
+        is_large_due = not self.small or self.passes >= _MOST_PASSES
+        order = (self.large, self.small) if is_large_due else (self.small, self.large)
+        heads = [waiters[0] for waiters in order if waiters]
+        return next((head for head in heads if has_seat(head.ask)), None)
 
-    def remove(self, waiter: Waiter) -> None:
-        (self.large if waiter.is_large else self.small).remove(waiter)
-
-    def note_seated(self, waiter: Waiter) -> None:
-        self.passes = 0 if waiter.is_large else self.passes + bool(self.large)
+    def note_seated(self, ask: Ask) -> None:
+        self.passes = 0 if ask.is_large else self.passes + bool(self.large)
 
 
 class FairQueue:
-    """Lines by owner. Next is the owner who was served the fewest tokens so far (virtual token counter).
+    """Lines by owner and model. Next is the owner who was served the fewest tokens (virtual token counter).
 
     An owner who comes back after a pause starts level with the least served of those who are busy, so that
     a pause earns no credit.
     """
 
     def __init__(self) -> None:
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[tuple[str, str], _Line] = {}
         self._served: dict[str, float] = {}
-        self._length = 0
+        self._lengths: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return self._length
+        return self._lengths.total()
 
     def length_of(self, owner: str) -> int:
         """Return how many requests of an owner wait."""
-        return len(self._lines[owner]) if owner in self._lines else 0
+        return self._lengths[owner]
 
     def begin(self, owner: str) -> None:
         """Take up the account of an owner who was idle."""
-        level = min(self._served.values(), default=0.0)
-        self._served.setdefault(owner, level)
+        self._served.setdefault(owner, min(self._served.values(), default=0.0))
 
     def end(self, owner: str) -> None:
         """Close the account of an owner who is idle again."""
@@ -78,28 +84,27 @@ class FairQueue:
 
     def add(self, waiter: Waiter) -> None:
         """Queue a request behind those of its owner."""
-        line = self._lines.setdefault(waiter.owner, _Line())
-        (line.large if waiter.is_large else line.small).append(waiter)
-        self._length += 1
+        ask = waiter.ask
+        self._lines.setdefault((ask.owner, ask.model), _Line()).deque_of(ask).append(waiter)
+        self._lengths[ask.owner] += 1
 
     def remove(self, waiter: Waiter) -> None:
         """Take a request out of the queue."""
-        line = self._lines[waiter.owner]
-        line.remove(waiter)
-        self._length -= 1
-        if not line:
-            del self._lines[waiter.owner]
+        ask = waiter.ask
+        line = self._lines[ask.owner, ask.model]
+        line.deque_of(ask).remove(waiter)
+        if not line.small and not line.large:
+            del self._lines[ask.owner, ask.model]
+        self._lengths[ask.owner] -= 1
+        if not self._lengths[ask.owner]:
+            del self._lengths[ask.owner]
 
-    def take_next(self, *, full_owners: frozenset[str], may_be_large: bool) -> Waiter | None:
-        """Take out who is next among owners who have a seat left, or nothing."""
-        heads = [
-            head
-            for owner, line in self._lines.items()
-            if owner not in full_owners and (head := line.head(may_be_large=may_be_large)) is not None
-        ]
+    def take_next(self, has_seat: Callable[[Ask], bool]) -> Waiter | None:
+        """Take out who is next among those for whom there is a seat, or nothing."""
+        heads = [head for line in self._lines.values() if (head := line.head(has_seat)) is not None]
         if not heads:
             return None
-        waiter = min(heads, key=lambda head: self._served.get(head.owner, 0.0))
-        self._lines[waiter.owner].note_seated(waiter)
+        waiter = min(heads, key=lambda head: self._served.get(head.ask.owner, 0.0))
+        self._lines[waiter.ask.owner, waiter.ask.model].note_seated(waiter.ask)
         self.remove(waiter)
         return waiter

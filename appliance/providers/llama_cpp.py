@@ -66,6 +66,7 @@ class ServedModel:
     context_window: int
     capabilities: frozenset[Capability]
     open_engine: Callable[[OnLoadProgress], EngineHandle]
+    parallel: int = 0
 
 
 Resolve = Callable[[str], ServedModel]
@@ -327,4 +328,5 @@ def _capabilities_of(model: ServedModel) -> ProviderCapabilities:
         context_window=model.context_window,
         placement="this_machine",
         digest=model.digest,
+        parallel=model.parallel,
     )

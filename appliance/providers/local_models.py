@@ -47,6 +47,7 @@ def served_model(settings: Settings, local: LocalModel) -> ServedModel:
         context_window=params.context_window,
         capabilities=local.card.capabilities,
         open_engine=open_engine,
+        parallel=params.parallel,
     )
 
 
