@@ -64,10 +64,13 @@ class ServedModels:
             ApplianceError: the server cannot be asked.
         """
         async with self._lock:
-            offered = await self._offered_now()
-            model = next((model for model in offered if name == model.name or name in model.aliases), None)
+            model = _named(name, await self._offered_now())
             if model is None:
-                raise self._unknown(name, [model.name for model in offered])
+                # It may have come since the list was asked for.
+                self._listed_at_s = None
+                model = _named(name, await self._offered_now())
+            if model is None:
+                raise self._unknown(name)
             if model.name not in self._known:
                 self._known[model.name] = await self._examined(model)
             return self._known[model.name]
@@ -149,11 +152,16 @@ class ServedModels:
         except ApplianceError:
             return None
 
-    def _unknown(self, name: str, names: list[str]) -> ModelNotFoundError:
-        listed = ", ".join(f"{self._server.name}/{known}" for known in names[:8]) or "none at all"
+    def _unknown(self, name: str) -> ModelNotFoundError:
+        names = [f"{self._server.name}/{model.name}" for model in self._listed[:8]]
+        listed = ", ".join(names) or "none at all"
         return ModelNotFoundError(
             f"{self._connection.label} has no model {name!r}", hint=f"it offers {listed}", model=name
         )
+
+
+def _named(name: str, models: list[ServedModel]) -> ServedModel | None:
+    return next((model for model in models if name == model.name or name in model.aliases), None)
 
 
 def _listed_model(entry: object) -> ServedModel:
