@@ -91,6 +91,8 @@ class Course:
 
     async def _planned(self, request: GenerateRequest, span: Span) -> Plan:
         plan = self._plan = await self._workings.router.plan(request)
+        if plan.refusal is not None:
+            raise plan.refusal
         decision = plan.decision
         if decision.route:
             rejected = ",".join(f"{found.model}:{found.reason}" for found in decision.rejected)

@@ -48,18 +48,34 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Who is asked in which order, and when the next one is."""
+    """Who is asked in which order, and when the next one is. With a `refusal` nobody is."""
 
     decision: RouteDecision
     chosen: tuple[Chosen, ...]
+    refusal: ApplianceError | None = None
     fallback_on: frozenset[FailureKind] = frozenset()
     is_cascade: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
-    reason: RejectionReason
+class _Rejected:
+    """A rejection and the error that it is where there is no other candidate."""
+
+    rejection: Rejection
     error: ApplianceError
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What decides over the candidates of one request."""
+
+    name: str
+    route: Route | None
+    privacy: Placement
+    difficulty: int
+
+
+_Objection = tuple[RejectionReason, ApplianceError]
 
 
 class Router:
@@ -78,22 +94,7 @@ class Router:
 
     async def decide(self, request: GenerateRequest) -> RouteDecision:
         """Say whom the router would choose for a request, and why it rejects the others; asks no model."""
-        return (await self._considered(request))[0].decision
-
-    async def plan(self, request: GenerateRequest) -> Plan:
-        """Choose the candidates of a request.
-
-        Raises:
-            ModelNotFoundError: no provider knows the model.
-            PolicyRejectionError: every model that could serve it would take the data too far.
-            InvalidRequestError: no model of that name can do what the request needs.
-        """
-        plan, refusals = await self._considered(request)
-        if plan.chosen:
-            return plan
-        if not plan.decision.route:
-            raise refusals[0].error
-        raise _nobody(plan.decision)
+        return (await self.plan(request)).decision
 
     async def find(self, name: str) -> tuple[Chosen, ProviderCapabilities]:
         """Find a model, or the first candidate of a route that some provider knows.
@@ -109,63 +110,57 @@ class Router:
                 unknown.append(exc)
         raise unknown[0]
 
-    async def _considered(self, request: GenerateRequest) -> tuple[Plan, list[_Refusal]]:
-        name = self._staged(request)
-        route = self._routes.get(name)
-        privacy = nearest(self._privacy, request.routing.privacy, route.privacy if route else None)
-        difficulty = difficulty_of(request)
-        chosen: list[Chosen] = []
-        rejected: list[Rejection] = []
-        refusals: list[_Refusal] = []
-        for listed in self._listed(name):
-            found = await self._considered_one(request, listed, privacy, difficulty)
-            if isinstance(found, Chosen):
-                chosen.append(found)
-                continue
-            rejection, refusal = found
-            rejected.append(rejection)
-            refusals.append(refusal)
+    async def plan(self, request: GenerateRequest) -> Plan:
+        """Choose the candidates of a request. The refusal of a plan says why there is none:
+
+        ModelNotFoundError when no provider knows the model, PolicyRejectionError when every model that
+        could serve it would take the data too far, InvalidRequestError when none can do what it needs.
+        """
+        scope = self._scope(request)
+        considered = [await self._considered(request, listed, scope) for listed in self._listed(scope.name)]
+        chosen = tuple(found for found in considered if isinstance(found, Chosen))
         decision = RouteDecision(
             asked=request.model,
-            route=route.name if route else "",
-            difficulty=difficulty,
-            privacy=privacy,
+            route=scope.route.name if scope.route else "",
+            difficulty=scope.difficulty,
+            privacy=scope.privacy,
             candidates=tuple(choice.candidate for choice in chosen),
-            rejected=tuple(rejected),
+            rejected=tuple(found.rejection for found in considered if isinstance(found, _Rejected)),
         )
-        plan = Plan(
+        return Plan(
             decision=decision,
-            chosen=tuple(chosen),
-            fallback_on=route.fallback_on if route else frozenset(),
-            is_cascade=route is not None and route.is_cascade,
+            chosen=chosen,
+            refusal=_refusal_of(considered, decision, scope.route),
+            fallback_on=scope.route.fallback_on if scope.route else frozenset(),
+            is_cascade=scope.route is not None and scope.route.is_cascade,
         )
-        return plan, refusals
 
-    async def _considered_one(
-        self, request: GenerateRequest, listed: RouteCandidate, privacy: Placement, difficulty: int
-    ) -> Chosen | tuple[Rejection, _Refusal]:
+    async def _considered(
+        self, request: GenerateRequest, listed: RouteCandidate, scope: _Scope
+    ) -> Chosen | _Rejected:
         provider = ""
         try:
             chosen, offered = await self._known(listed.model)
             provider = chosen.provider.name
-            refusal = _refusal(request, listed, offered, privacy, difficulty)
-            if refusal is None:
+            objection = _objection(request, listed, offered, scope)
+            if objection is None:
                 return chosen
+            reason, error = objection
         except ModelNotFoundError as exc:
-            refusal = _Refusal("unknown_model", exc)
+            reason, error = "unknown_model", exc
         except ApplianceError as exc:
-            refusal = _Refusal("unavailable", exc)
-        rejection = Rejection(
-            model=listed.model, provider=provider, reason=refusal.reason, message=refusal.error.message
-        )
-        return rejection, refusal
+            reason, error = "unavailable", exc
+        rejection = Rejection(model=listed.model, provider=provider, reason=reason, message=error.message)
+        return _Rejected(rejection, error)
 
-    def _staged(self, request: GenerateRequest) -> str:
-        """Return the name that a route states for the request's stage, or else the request's own."""
-        route = self._routes.get(request.model)
-        if route is None or not request.routing.stage:
-            return request.model
-        return route.stages.get(request.routing.stage, request.model)
+    def _scope(self, request: GenerateRequest) -> _Scope:
+        """Find the route that counts: for a stage it may be another one, under the limits of the first."""
+        asked = self._routes.get(request.model)
+        name = asked.stages.get(request.routing.stage, request.model) if asked else request.model
+        route = self._routes.get(name)
+        limits = [found.privacy for found in (asked, route) if found]
+        privacy = nearest(self._privacy, request.routing.privacy, *limits)
+        return _Scope(name, route, privacy, difficulty_of(request))
 
     def _listed(self, name: str) -> tuple[RouteCandidate, ...]:
         route = self._routes.get(name)
@@ -192,42 +187,38 @@ class Router:
         raise ModelNotFoundError(message, hint=hint, model=model)
 
 
-def _refusal(
-    request: GenerateRequest,
-    listed: RouteCandidate,
-    offered: ProviderCapabilities,
-    privacy: Placement,
-    difficulty: int,
-) -> _Refusal | None:
-    """Return the first reason against a candidate; what data may not do comes before what it needs."""
-    if not is_within(offered.placement, privacy):
-        return _Refusal("privacy", _too_far(listed.model, offered.placement, privacy))
+def _objection(
+    request: GenerateRequest, listed: RouteCandidate, offered: ProviderCapabilities, scope: _Scope
+) -> _Objection | None:
+    """Return the first reason against a candidate; where data may not go comes before what it needs."""
+    if not is_within(offered.placement, scope.privacy):
+        return "privacy", _too_far(listed.model, offered.placement, scope.privacy)
     if needs_of(request) - offered.capabilities:
         try:
             check_needs(replace(request, model=listed.model), offered)
         except InvalidRequestError as exc:
-            return _Refusal("capability", exc)
+            return "capability", exc
     wanted_tokens = request.routing.context_tokens
     if 0 < offered.context_window < wanted_tokens:
         message = (
             f"the context window of {listed.model!r} holds {offered.context_window} tokens; "
             f"{wanted_tokens} are asked for"
         )
-        return _Refusal("context_window", InvalidRequestError(message, hint="choose another model"))
-    return _tier_refusal(request, listed, difficulty)
+        return "context_window", InvalidRequestError(message, hint="choose another model")
+    return _tier_objection(request, listed, scope.difficulty)
 
 
-def _tier_refusal(request: GenerateRequest, listed: RouteCandidate, difficulty: int) -> _Refusal | None:
+def _tier_objection(request: GenerateRequest, listed: RouteCandidate, difficulty: int) -> _Objection | None:
     asked = request.routing
     if listed.latency and asked.latency and _is_worse(FASTEST_FIRST, listed.latency, asked.latency):
         message = f"{listed.model!r} is of latency {listed.latency}; {asked.latency} is asked for"
-        return _Refusal("latency", InvalidRequestError(message))
+        return "latency", InvalidRequestError(message)
     if listed.cost and asked.cost and _is_worse(CHEAPEST_FIRST, listed.cost, asked.cost):
         message = f"{listed.model!r} is of cost {listed.cost}; at most {asked.cost} is asked for"
-        return _Refusal("cost", InvalidRequestError(message))
+        return "cost", InvalidRequestError(message)
     if difficulty > listed.max_difficulty:
         message = f"{listed.model!r} is asked up to difficulty {listed.max_difficulty}; this is {difficulty}"
-        return _Refusal("difficulty", InvalidRequestError(message))
+        return "difficulty", InvalidRequestError(message)
     return None
 
 
@@ -242,6 +233,19 @@ def _too_far(model: str, placement: Placement, privacy: Placement) -> PolicyReje
         placement=placement,
         privacy=privacy,
     )
+
+
+def _refusal_of(
+    considered: Sequence[Chosen | _Rejected], decision: RouteDecision, route: Route | None
+) -> ApplianceError | None:
+    """Say why nobody is asked: no candidate, or a first one that fails in a way the route does not pass over."""
+    for found in considered:
+        if isinstance(found, Chosen):
+            return None
+        is_passed = route is not None and found.error.kind in route.fallback_on
+        if route is None or (found.rejection.reason == "unavailable" and not is_passed):
+            return found.error
+    return _nobody(decision)
 
 
 def _nobody(decision: RouteDecision) -> ApplianceError:
