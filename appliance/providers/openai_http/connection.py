@@ -39,6 +39,11 @@ class Connection:
         """The server in messages."""
         return f"{self._server.name} ({self._server.address.host})"
 
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self._server.address.url
+
     async def get(self, path: str, *, timeout_s: float | None = None) -> object:
         """Return the JSON of a resource.
 

@@ -113,7 +113,7 @@ class Probes:
     def _path(self, model: str, identity: Sequence[str]) -> Path | None:
         if self._folder is None:
             return None
-        name = sha256(json.dumps([self._connection.label, model, *identity]).encode()).hexdigest()
+        name = sha256(json.dumps([self._connection.url, model, *identity]).encode()).hexdigest()
         return self._folder / f"{name}.json"
 
 

@@ -281,7 +281,7 @@ def _events_of(parser: EventStreamParser, piece: bytes | None, answer: _Answer) 
             break
         if event.data.strip() == _DONE:
             answer.is_done = True
-        else:
+        elif event.data.strip():
             events += answer.chunks.events_of(event.data)
     return events
 
