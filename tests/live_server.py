@@ -19,6 +19,7 @@ from appliance.server.serving import DrainingServer, draining_server
 from appliance.server.starting import opened_services
 from appliance.server.teams.tokens import Scope
 from appliance.server.teams.users import Role
+from tests.conftest import MODELS_DIR
 
 SCRIPT = """
 [[model]]
@@ -95,6 +96,9 @@ def live_server(folder: Path, options: ServeOptions | None = None, **flags: Scal
         {
             "data_dir": folder / "data",
             "state_dir": folder / "state",
+            "cache_dir": folder / "cache",
+            "runtime_dir": folder / "run",
+            "models_dir": MODELS_DIR,
             "script": str(script),
             "model": "scripted:greet",
             **flags,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import openai
 import pytest
 
-from tests.conftest import MODELS_DIR
 from tests.live_server import LiveServer, live_server
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A server with scripted models."""
-    os.environ["APPLIANCE_MODELS"] = str(MODELS_DIR)
     with live_server(tmp_path_factory.mktemp("server")) as running:
         yield running
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import EMBEDDER, MODELS_DIR, stored_model
+from tests.conftest import EMBEDDER, stored_model
 from tests.live_server import LiveServer, live_server
 
 
@@ -15,6 +14,5 @@ from tests.live_server import LiveServer, live_server
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A server with the embedder and scripted models."""
     stored_model(EMBEDDER)
-    os.environ["APPLIANCE_MODELS"] = str(MODELS_DIR)
     with live_server(tmp_path_factory.mktemp("server")) as running:
         yield running
