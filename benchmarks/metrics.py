@@ -73,11 +73,12 @@ def goodput(
         raise ValueError("no request, no throughput")
     began_s = min(trace.sent_s for trace in traces)
     ended_s = max(trace.ended_s for trace in traces)
-    good = [trace for trace in traces if _is_within(trace, ttft_limit_s, tpot_limit_s)]
+    good = [trace for trace in traces if is_within(trace, ttft_limit_s, tpot_limit_s)]
     return sum(trace.output_tokens for trace in good) / (ended_s - began_s)
 
 
-def _is_within(trace: RequestTrace, ttft_limit_s: float | None, tpot_limit_s: float | None) -> bool:
+def is_within(trace: RequestTrace, ttft_limit_s: float | None, tpot_limit_s: float | None) -> bool:
+    """Whether a request kept the limits; one without any text did not."""
     ttft_s, tpot_s = trace.ttft_s, trace.tpot_s
     if ttft_s is None:
         return False

@@ -1,0 +1,305 @@
+"""Any OpenAI-compatible URL as a target: streams chat completions and takes the time of every chunk at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from appliance.core.errors import InvalidRequestError, PolicyRejectionError, ProviderUnavailableError
+from benchmarks.answers import PHASES, Answer, LoadRequest
+from benchmarks.event_splitter import EventSplitter, EventTooLargeError
+from benchmarks.exact_text import CountTokens
+from benchmarks.metrics import RequestTrace
+
+_CONNECT_S = 10.0
+_DEFAULT_READ_S = 600.0
+_SHOWN_CHARACTERS = 300
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_MILLI = 1e-3
+
+
+def base_of(url: str) -> str:
+    """Return the part of an URL before `/chat/completions`: `http://host:8080` becomes `http://host:8080/v1`.
+
+    Raises:
+        InvalidRequestError: it is no http or https URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise InvalidRequestError(
+            f"{url!r} is no URL of a server", hint="write http://127.0.0.1:8080 or https://host/v1"
+        )
+    if parts.username or parts.password:
+        raise InvalidRequestError(
+            "the URL holds a password, which would stand in every record",
+            hint="name the environment variable that holds the token with --token-env",
+        )
+    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
+
+
+def refuse_when_offline(url: str, *, is_offline: bool) -> None:
+    """Let only this machine be reached where the settings forbid every other.
+
+    Raises:
+        PolicyRejectionError: the URL is of another machine.
+    """
+    host = urlsplit(url).hostname or ""
+    if is_offline and host not in _LOOPBACK:
+        raise PolicyRejectionError(
+            f"the setting `offline` forbids a connection to {host}", hint="measure a server on this machine"
+        )
+
+
+@dataclass(slots=True)
+class _Received:
+    """What a stream brought so far."""
+
+    sent_s: float
+    ended_s: float = 0.0
+    times_s: list[float] = field(default_factory=list)
+    phases: dict[str, float] = field(default_factory=dict)
+    cached_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    finish_reason: str = ""
+    failure: str = ""
+
+
+class HttpTarget:
+    """A server. Use it as an async context.
+
+    Args:
+        count: counts prompts where the server cannot; None asks the server.
+        extra: more fields of each request's body, such as `{"ignore_eos": true}`.
+        transport: what carries requests instead of the network, for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        token: str = "",
+        extra: Mapping[str, object] | None = None,
+        count: CountTokens | None = None,
+        read_s: float = _DEFAULT_READ_S,
+        now: Callable[[], float] = perf_counter,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.base = base_of(url)
+        self.model = model
+        self._extra = dict(extra or {})
+        self._count = count
+        self._now = now
+        self._overhead: int | None = None
+        self._client = httpx.AsyncClient(
+            headers={"authorization": f"Bearer {token}"} if token else {},
+            timeout=httpx.Timeout(read_s, connect=_CONNECT_S),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            trust_env=False,
+            transport=transport,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    @property
+    def name(self) -> str:
+        """The base of the URL."""
+        return self.base
+
+    async def answer(self, request: LoadRequest) -> Answer:
+        """Send a request and receive its whole answer."""
+        received = _Received(sent_s=self._now())
+        try:
+            await self._stream(self._body(request), received)
+        except (httpx.HTTPError, EventTooLargeError, ValueError) as exc:
+            received.failure = received.failure or f"{type(exc).__name__}: {exc}"[:_SHOWN_CHARACTERS]
+        return _answer_of(request, received, received.ended_s or self._now())
+
+    async def count_tokens(self, text: str) -> int:
+        """Count the tokens of a prompt with this text: as the server's `/tokenize` does, plus its template's own.
+
+        Raises:
+            InvalidRequestError: nothing here counts tokens.
+        """
+        if self._count is not None:
+            return await self._count(text)
+        tokens = await self._tokenize(text)
+        if self._overhead is None:
+            self._overhead = await self._template_tokens()
+        return tokens + self._overhead
+
+    async def model_names(self) -> list[str]:
+        """Models the server offers.
+
+        Raises:
+            ProviderUnavailableError: it cannot be reached, or says no.
+        """
+        try:
+            reply = await self._client.get(f"{self.base}/models")
+        except httpx.HTTPError as exc:
+            raise ProviderUnavailableError(
+                f"{self.base} cannot be reached: {type(exc).__name__} {exc}".strip(),
+                hint="start the server, or correct the URL",
+            ) from exc
+        if reply.status_code != httpx.codes.OK:
+            raise ProviderUnavailableError(
+                f"{self.base}/models answered {reply.status_code}: {_words(reply.text)}"
+            )
+        try:
+            return [str(model["id"]) for model in reply.json()["data"]]
+        except (ValueError, KeyError, TypeError) as exc:
+            raise ProviderUnavailableError(f"{self.base}/models answered no list of models") from exc
+
+    async def _stream(self, body: Mapping[str, object], received: _Received) -> None:
+        url = f"{self.base}/chat/completions"
+        splitter = EventSplitter()
+        async with self._client.stream(
+            "POST", url, json=body, extensions=self._noting_sent(received)
+        ) as reply:
+            if reply.status_code != httpx.codes.OK:
+                received.failure = (
+                    f"HTTP {reply.status_code}: {_words((await reply.aread()).decode(errors='replace'))}"
+                )
+                return
+            async for data in reply.aiter_raw():
+                at_s = received.ended_s = self._now()
+                for event in splitter.feed(data):
+                    _take(event, at_s, received)
+
+    def _noting_sent(self, received: _Received) -> dict[str, object]:
+        """Note when the request's first byte is written: building it and connecting are no time of the server."""
+
+        async def trace(event: str, _info: Mapping[str, object]) -> None:
+            if event.endswith("send_request_headers.started"):
+                received.sent_s = self._now()
+
+        return {"trace": trace}
+
+    def _body(self, request: LoadRequest) -> dict[str, object]:
+        return {
+            "model": self.model,
+            "messages": [{"role": "user", "content": request.text}],
+            "max_tokens": request.output_tokens,
+            "temperature": 0.0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **self._extra,
+        }
+
+    async def _tokenize(self, text: str) -> int:
+        roots = dict.fromkeys([self.base.removesuffix("/v1"), self.base])
+        for root in roots:
+            try:
+                reply = await self._client.post(f"{root}/tokenize", json={"content": text})
+                if reply.status_code == httpx.codes.OK:
+                    return len(reply.json()["tokens"])
+            except (httpx.HTTPError, ValueError, KeyError, TypeError):
+                continue
+        raise InvalidRequestError(
+            f"{self.base} has no /tokenize, so the lengths of prompts cannot be met exactly",
+            hint="name a model on this machine with the same vocabulary: --tokenizer MODEL",
+        )
+
+    async def _template_tokens(self) -> int:
+        """Tokens the server's template adds: its own count of a short prompt minus that of the bare text."""
+        text = "time"
+        probe = LoadRequest(number=-1, text=text, input_tokens=0, output_tokens=1, key="probe")
+        answer = await self.answer(probe)
+        if answer.input_tokens is None:
+            raise InvalidRequestError(
+                f"{self.base} does not say how many tokens a prompt has"
+                + (f": {answer.failure}" if answer.failure else ""),
+                hint="name a model on this machine with the same vocabulary: --tokenizer MODEL",
+            )
+        return answer.input_tokens - await self._tokenize(text)
+
+
+def _take(event: bytes, at_s: float, received: _Received) -> None:
+    """Read one event; its time was taken before."""
+    if event == b"[DONE]":
+        return
+    value = json.loads(event)
+    if not isinstance(value, dict):
+        return
+    if "error" in value:
+        received.failure = _words(json.dumps(value["error"]))
+        return
+    for choice in value.get("choices") or ():
+        delta = choice.get("delta") or {}
+        if any(delta.get(name) for name in ("content", "reasoning_content", "reasoning", "tool_calls")):
+            received.times_s.append(at_s)
+        received.finish_reason = choice.get("finish_reason") or received.finish_reason
+    if usage := value.get("usage"):
+        _take_usage(usage, received)
+    if timings := value.get("timings"):
+        _take_llama_server(timings, received)
+    if receipt := value.get("appliance"):
+        _take_appliance(receipt, received)
+
+
+def _take_usage(usage: Mapping[str, object], received: _Received) -> None:
+    received.input_tokens = _whole(usage.get("prompt_tokens"))
+    received.output_tokens = _whole(usage.get("completion_tokens"))
+    details = usage.get("prompt_tokens_details")
+    if isinstance(details, dict):
+        received.cached_tokens = _whole(details.get("cached_tokens"))
+
+
+def _take_llama_server(timings: Mapping[str, object], received: _Received) -> None:
+    prompt_ms, cached = timings.get("prompt_ms"), _whole(timings.get("cache_n"))
+    if isinstance(prompt_ms, int | float):
+        received.phases["prefill_s"] = float(prompt_ms) * _MILLI
+    if cached is not None:
+        received.cached_tokens = cached
+
+
+def _take_appliance(receipt: Mapping[str, object], received: _Received) -> None:
+    timings = receipt.get("timings")
+    first = timings[0] if isinstance(timings, list) and timings else timings
+    if isinstance(first, dict):
+        for name in PHASES:
+            value = first.get(name)
+            if isinstance(value, int | float):
+                received.phases[name] = float(value)
+
+
+def _answer_of(request: LoadRequest, received: _Received, ended_s: float) -> Answer:
+    chunks = len(received.times_s)
+    failure = received.failure or ("" if chunks else "the answer has no text")
+    return Answer(
+        request=request,
+        trace=RequestTrace(
+            sent_s=received.sent_s,
+            chunk_times_s=tuple(received.times_s),
+            ended_s=ended_s,
+            output_tokens=chunks if received.output_tokens is None else received.output_tokens,
+        ),
+        input_tokens=received.input_tokens,
+        cached_tokens=received.cached_tokens,
+        finish_reason=received.finish_reason,
+        phases=received.phases,
+        failure=failure,
+    )
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())[:_SHOWN_CHARACTERS]
