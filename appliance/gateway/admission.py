@@ -184,14 +184,13 @@ class Admission:
             self._queue.end(owner)
 
     def _take_seat(self, ask: Ask) -> None:
-        self._queue.charge(ask.owner, ask.tokens)
+        self._queue.charge(ask)
         self._seats.take(ask)
         self._show_numbers()
 
     def _free_seat(self, ask: Ask, used_tokens: int) -> None:
-        surplus = used_tokens - ask.tokens
-        self._queue.charge(ask.owner, surplus)
-        self._tokens.take(ask.owner, surplus, self._clock.now_s())
+        self._queue.settle(ask, used_tokens)
+        self._tokens.take(ask.owner, used_tokens - ask.tokens, self._clock.now_s())
         self._seats.free(ask)
         self._count_out(ask.owner)
         self._seat_waiting()

@@ -54,12 +54,13 @@ class FairQueue:
     """Lines by owner and model. Next is the owner who was served the fewest tokens (virtual token counter).
 
     An owner who comes back after a pause starts level with the least served of those who are busy, so that
-    a pause earns no credit.
+    a pause earns no credit. A running request counts as expected until it ends, then as it was.
     """
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, str], _Line] = {}
-        self._served: dict[str, float] = {}
+        self._served: dict[str, int] = {}
+        self._expected: Counter[str] = Counter()
         self._lengths: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -71,16 +72,21 @@ class FairQueue:
 
     def begin(self, owner: str) -> None:
         """Take up the account of an owner who was idle."""
-        self._served.setdefault(owner, min(self._served.values(), default=0.0))
+        self._served.setdefault(owner, min(self._served.values(), default=0))
 
     def end(self, owner: str) -> None:
         """Close the account of an owner who is idle again."""
-        self._served.pop(owner, None)
+        del self._served[owner]
+        del self._expected[owner]
 
-    def charge(self, owner: str, tokens: float) -> None:
-        """Count tokens an owner was served, or give some back."""
-        if owner in self._served:
-            self._served[owner] += tokens
+    def charge(self, ask: Ask) -> None:
+        """Count what a request that begins is expected to take."""
+        self._expected[ask.owner] += ask.tokens
+
+    def settle(self, ask: Ask, used_tokens: int) -> None:
+        """Count what a request that has ended took."""
+        self._expected[ask.owner] -= ask.tokens
+        self._served[ask.owner] += used_tokens
 
     def add(self, waiter: Waiter) -> None:
         """Queue a request behind those of its owner."""
@@ -104,7 +110,10 @@ class FairQueue:
         heads = [head for line in self._lines.values() if (head := line.head(has_seat)) is not None]
         if not heads:
             return None
-        waiter = min(heads, key=lambda head: self._served.get(head.ask.owner, 0.0))
+        waiter = min(heads, key=lambda head: self._tokens_of(head.ask.owner))
         self._lines[waiter.ask.owner, waiter.ask.model].note_seated(waiter.ask)
         self.remove(waiter)
         return waiter
+
+    def _tokens_of(self, owner: str) -> int:
+        return self._served[owner] + self._expected[owner]
