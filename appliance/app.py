@@ -54,6 +54,10 @@ class Appliance:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End running requests, unload models, and keep the last spans."""
         await self.gateway.close()
         await asyncio.to_thread(self.telemetry.close)
 

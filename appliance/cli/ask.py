@@ -15,6 +15,7 @@ from appliance.cli.document_options import DocumentFlags, ReadingFlags, document
 from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from appliance.cli.generation import GenerationFlags, generation_options, sampling_of, setting_flags
 from appliance.cli.invocation import Invocation
+from appliance.cli.leaving import note_where_data_goes
 from appliance.cli.output_format import AskedForm, FormatFlags, form_of, format_options
 from appliance.cli.screen import AnswerScreen
 from appliance.cli.stats import stats_line
@@ -111,6 +112,7 @@ async def _ask(
     from appliance.app import build_appliance
 
     async with build_appliance(settings) as appliance:
+        await note_where_data_goes(appliance, request.model, screen)
         shown = await answer_on_screen(appliance.gateway, request, screen, form.answer_type)
         if not isinstance(shown.result, GenerateSuccess):
             return shown, None

@@ -14,6 +14,7 @@ from appliance.cli.chat_session import ChatSession
 from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from appliance.cli.generation import GenerationFlags, generation_options, sampling_of, setting_flags
 from appliance.cli.invocation import Invocation
+from appliance.cli.leaving import note_where_data_goes
 from appliance.cli.loop_thread import LoopThread
 from appliance.cli.screen import AnswerScreen
 from appliance.cli.stats import stats_line
@@ -48,7 +49,7 @@ def chat_command(invocation: Invocation, **flags: Unpack[GenerationFlags]) -> in
         try:
             return _Chat(appliance, loop, session, flags).talk()
         finally:
-            loop.run(appliance.gateway.close())
+            loop.run(appliance.close())
 
 
 async def _build(settings: Settings) -> Appliance:
@@ -140,6 +141,7 @@ class _Chat:
 
     def _check_model(self, name: str) -> None:
         self._loop.run(self._appliance.gateway.capabilities(name))
+        self._loop.run(note_where_data_goes(self._appliance, name, self._screen))
 
     def _show(self, text: str) -> None:
         click.echo(clean_for_terminal(text), err=not self._is_terminal)

@@ -16,6 +16,7 @@ from appliance.cli.document_options import DocumentFlags
 from appliance.cli.documents import open_library
 from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from appliance.cli.generation import GenerationFlags, sampling_of
+from appliance.cli.leaving import note_where_data_goes
 from appliance.cli.screen import AnswerScreen
 from appliance.context.answers import DocumentAnswer, NumberedCitation
 from appliance.context.question import DocumentQuestion
@@ -150,6 +151,7 @@ async def _answer(settings: Settings, asked: DocumentQuestion, screen: AnswerScr
 
     with open_library(settings) as library:
         async with build_appliance(settings) as appliance:
+            await note_where_data_goes(appliance, asked.model, screen)
             try:
                 return await appliance.document_asker(library).answer(asked, show)
             finally:
@@ -163,6 +165,7 @@ async def _read(
 
     with open_library(settings) as library:
         async with build_appliance(settings) as appliance:
+            await note_where_data_goes(appliance, asked.model, screen)
             reader = appliance.document_asker(library).whole_reader()
             return await reader.read(
                 asked,

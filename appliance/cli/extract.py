@@ -14,6 +14,7 @@ import click
 
 from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from appliance.cli.invocation import Invocation
+from appliance.cli.leaving import note_where_data_goes
 from appliance.cli.output_format import format_of_schema
 from appliance.cli.screen import AnswerScreen
 from appliance.core.errors import InvalidRequestError
@@ -137,6 +138,7 @@ class _Run:
             records = _meant(library, selectors, collections)
             self.documents = len(records)
             async with build_appliance(self._settings) as appliance:
+                await note_where_data_goes(appliance, self._task.model, self._screen)
                 await self._read(appliance.extractor(library), records)
 
     async def _read(self, extractor: Extractor, records: Sequence[DocumentRecord]) -> None:

@@ -17,9 +17,11 @@ from appliance.catalog.store import ModelStore, human_bytes
 from appliance.catalog.verifying import VerifiedFile, verify
 from appliance.cli.invocation import Invocation
 from appliance.cli.model_tables import list_rows, show_facts, show_text, table_text
+from appliance.cli.remote_models import remote_rows, remote_text
 from appliance.cli.transfer_bar import TransferBar
 from appliance.config import Settings
 from appliance.core.errors import ApplianceError, InvalidRequestError, ModelNotFoundError
+from appliance.core.terminal_text import clean_for_terminal
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
@@ -79,16 +81,20 @@ def _say_pulled(model: LocalModel, fetched: tuple[str, ...], fetched_bytes: int)
 @json_option
 @click.pass_obj
 def list_command(invocation: Invocation, *, only_stored: bool, as_json: bool) -> None:
-    """List models: those on this machine, and those that can be fetched."""
+    """List models: those on this machine, those that can be fetched, and those of configured servers."""
     settings = invocation.settings()
     catalog = open_catalog(settings)
     rows = [row for row in list_rows(catalog, settings) if row.is_on_disk or not only_stored]
     for path in catalog.store.damaged_manifests():
         click.echo(f"warning: {path} is damaged; `appliance pull {path.parent.name}:{path.stem}`", err=True)
+    servers = [] if only_stored else remote_rows(settings)
     if as_json:
-        click.echo(json.dumps([row.to_values() for row in rows], indent=2))
+        values = [row.to_values() for row in rows] + [value for row in servers for value in row.to_values()]
+        click.echo(json.dumps(values, indent=2))
         return
     click.echo(table_text(rows))
+    if servers:
+        click.echo(clean_for_terminal("\n" + remote_text(servers)))
 
 
 @click.command("show")

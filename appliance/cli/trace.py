@@ -112,22 +112,28 @@ def _drawn(tree: TraceNode) -> str:
     lines = [f"trace {root.trace_id}  {_time_of(root):%Y-%m-%d %H:%M:%S}  owner {root.owner}"]
     drawn = [(strokes + node.record.name, node.record) for strokes, node in tree_lines(tree)]
     width = max(len(name) for name, _ in drawn)
+    stated: set[tuple[str, AttributeValue]] = set()
     for name, record in drawn:
         since_s = (record.start_ns - root.start_ns) / 1e9
         times = f"{'+' + _seconds(since_s):>10}  {_seconds(record.duration_ns / 1e9):>9}"
-        lines.append(f"{name:<{width}}  {times}  {_facts(record)}".rstrip())
+        lines.append(f"{name:<{width}}  {times}  {_facts(record, stated)}".rstrip())
+        stated |= record.attributes.items()
         lines += [f"{'':<{width}}    {key}: {text}" for key, text in record.content.items()]
     return "\n".join(lines)
 
 
-def _facts(record: SpanRecord) -> str:
-    shown = [_fact(name, value) for name, value in record.attributes.items() if name not in _SHOWN_ELSEWHERE]
+def _facts(record: SpanRecord, stated: set[tuple[str, AttributeValue]]) -> str:
+    """Return what a span says that no line above it said."""
+    new = [(name, value) for name, value in record.attributes.items() if (name, value) not in stated]
+    shown = [_fact(name, value) for name, value in new if name not in _SHOWN_ELSEWHERE]
     parts = ["" if record.status == "ok" else record.status, _tokens(record), *shown]
     return "  ".join(part for part in parts if part)
 
 
 def _fact(name: str, value: AttributeValue) -> str:
     short = name.removeprefix("gen_ai.").removeprefix("appliance.")
+    if name.endswith(".digest"):
+        value = str(value)[:_SHORT_ID]
     return "" if value in ("", 0, False) else f"{short}={value}"
 
 

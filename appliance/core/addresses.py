@@ -58,8 +58,12 @@ def server_address(text: str, *, stated: Placement | None = None) -> ServerAddre
     )
 
 
-def check_may_send(address: ServerAddress, *, purpose: str, is_allowed: bool, is_offline: bool) -> None:
+def check_may_send(
+    address: ServerAddress, *, purpose: str, permission: str, is_allowed: bool, is_offline: bool
+) -> None:
     """Refuse to send anything off this machine unless that was allowed for this host.
+
+    `permission` is the setting that allows it.
 
     Raises:
         PolicyRejectionError: it is not allowed, or every connection to another machine is forbidden.
@@ -75,7 +79,7 @@ def check_may_send(address: ServerAddress, *, purpose: str, is_allowed: bool, is
     if not is_allowed:
         raise PolicyRejectionError(
             f"{purpose} would send data to {address.host}, which is not this machine and is not allowed",
-            hint="state the permission for this host in the configuration file, if that is meant",
+            hint=f"set {permission} = true in the configuration file, if that is meant",
             host=address.host,
         )
 

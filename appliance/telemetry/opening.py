@@ -45,6 +45,7 @@ def _openers(settings: Settings) -> list[Callable[[], Exporter]]:
         check_may_send(
             address,
             purpose="otlp_endpoint",
+            permission="otlp_allow",
             is_allowed=settings.otlp_allow,
             is_offline=settings.offline,
         )

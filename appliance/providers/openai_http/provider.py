@@ -177,6 +177,7 @@ class OpenAiHttpProvider:
         check_may_send(
             self._server.address,
             purpose=f"the provider {self.name!r}",
+            permission=f"providers.{self.name}.allow",
             is_allowed=self._server.is_allowed,
             is_offline=self._is_offline,
         )

@@ -80,7 +80,9 @@ def test_leaving_the_machine_needs_permission_and_never_happens_offline(
     url: str, is_allowed: bool, is_offline: bool, is_refused: bool
 ) -> None:
     def check() -> None:
-        check_may_send(server_address(url), purpose="x", is_allowed=is_allowed, is_offline=is_offline)
+        check_may_send(
+            server_address(url), purpose="x", permission="p", is_allowed=is_allowed, is_offline=is_offline
+        )
 
     if not is_refused:
         check()
