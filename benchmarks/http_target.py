@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -76,6 +77,9 @@ class _Received:
 class HttpTarget:
     """A server. Use it as an async context.
 
+    Every request has a connection of its own: one that is kept may be closed by the server just as it is used again.
+    The time to connect comes before a request is sent, so no latency holds it.
+
     Args:
         count: counts prompts where the server cannot; None asks the server.
         extra: more fields of each request's body, such as `{"ignore_eos": true}`.
@@ -103,7 +107,7 @@ class HttpTarget:
         self._client = httpx.AsyncClient(
             headers={"authorization": f"Bearer {token}"} if token else {},
             timeout=httpx.Timeout(read_s, connect=_CONNECT_S),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             trust_env=False,
             transport=transport,
         )
@@ -206,10 +210,13 @@ class HttpTarget:
         for root in roots:
             try:
                 reply = await self._client.post(f"{root}/tokenize", json={"content": text})
+            except httpx.HTTPError as exc:
+                raise ProviderUnavailableError(
+                    f"{root}/tokenize: {type(exc).__name__} {exc}".strip()
+                ) from exc
+            with contextlib.suppress(ValueError, KeyError, TypeError):
                 if reply.status_code == httpx.codes.OK:
                     return len(reply.json()["tokens"])
-            except (httpx.HTTPError, ValueError, KeyError, TypeError):
-                continue
         raise InvalidRequestError(
             f"{self.base} has no /tokenize, so the lengths of prompts cannot be met exactly",
             hint="name a model on this machine with the same vocabulary: --tokenizer MODEL",

@@ -82,7 +82,7 @@ async def measure_load(plan: LoadPlan, target: Target, recorder: Recorder, clock
             continue
         recorder.step(f"{name}: making prompts of exactly the lengths asked for")
         requests = await make_requests(
-            sizes, seed=recorder.seed + 1000 * number, count_tokens=target.count_tokens
+            sizes, seed=recorder.seed + 1000 * number, count_tokens=target.count_tokens, salt=recorder.run
         )
         requests = [replace(request, number=request.number + first) for request in requests]
         first += len(requests)
@@ -249,6 +249,7 @@ async def _measure_cell(
         [(cell.input_tokens, cell.output_tokens)],
         seed=hash_seed(f"{seed}-{sized}"),
         count_tokens=target.count_tokens,
+        salt=recorder.run,
     )
     request = replace(request, key=f"{seed}-{sized}")
     if cell.state == "cached":

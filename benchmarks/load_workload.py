@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from appliance.core.errors import InvalidRequestError
 from benchmarks.answers import LoadRequest
-from benchmarks.exact_text import CountTokens, exact_text
+from benchmarks.exact_text import CountTokens, MakeText, exact_text, plain_words, words
 
 _MOST_REQUESTS = 1_000_000
+_SALT_WORDS = 6
 
 
 class TraceLine(BaseModel):
@@ -39,16 +40,25 @@ async def make_requests(
     *,
     seed: int,
     count_tokens: CountTokens,
-    on_made: Callable[[int], None] = lambda _made: None,
+    salt: str = "",
 ) -> list[LoadRequest]:
     """Make requests of exactly these input and output tokens; no two begin alike.
+
+    Args:
+        salt: decides the first words besides the seed. A server that was asked the same by an earlier run would
+            otherwise have every prompt in its cache.
 
     Raises:
         NoExactTextError: a size cannot be met, for instance because the template alone is longer.
     """
     requests = []
     for number, (input_tokens, output_tokens) in enumerate(sizes):
-        text = await exact_text(input_tokens, seed=f"load-{seed}-{number}", count_tokens=count_tokens)
+        text = await exact_text(
+            input_tokens,
+            seed=f"load-{seed}-{number}",
+            count_tokens=count_tokens,
+            make=_salted(f"{salt}-{number}") if salt else plain_words,
+        )
         requests.append(
             LoadRequest(
                 number=number,
@@ -58,8 +68,17 @@ async def make_requests(
                 key=f"{seed}-{number}",
             )
         )
-        on_made(number + 1)
     return requests
+
+
+def _salted(salt: str) -> MakeText:
+    first = words(_SALT_WORDS, seed=salt).split()
+
+    def make(count: int, seed: str) -> str:
+        whole = max(count, 1)
+        return " ".join([*first[:whole], *words(max(whole - len(first), 0), seed=seed).split()])
+
+    return make
 
 
 def poisson_times(rate_per_s: float, count: int, *, seed: int) -> list[float]:

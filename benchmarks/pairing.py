@@ -11,14 +11,12 @@ import numpy as np
 
 from appliance.core.errors import InvalidRequestError
 from benchmarks.records import Better, Metric, Record, Run, Scalar
-from benchmarks.statistics import Interval
+from benchmarks.statistics import SEED, Interval, Statistic, bounds, resampled
 
 Verdict = Literal["better", "worse", "differs", "no difference shown", "too few repetitions"]
 
 MIN_SAMPLES = 5
-_RESAMPLES = 10_000
 _CONFIDENCE = 0.95
-_SEED = 20_240_229
 
 # States of the moment, or facts that follow from others.
 _NOT_COMPARED = frozenset({"load_before", "available_memory_bytes"})
@@ -26,7 +24,7 @@ _NOT_COMPARED = frozenset({"load_before", "available_memory_bytes"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricPair:
-    """One metric of two records: the ratio of the medians, second over first."""
+    """One metric of two records: the ratio of the values, second over first."""
 
     suite: str
     test: str
@@ -103,22 +101,20 @@ def unlike_facts(first: Run, second: Run, *, across: Sequence[str] = ()) -> list
     return [*unlike, *(f"weights of {model}" for model in changed)]
 
 
-def bootstrap_ratio(first: Sequence[float], second: Sequence[float]) -> Interval:
-    """Bound the ratio of medians by resampling both samples, percentile method, with a fixed seed.
+def bootstrap_ratio(
+    first: Sequence[float], second: Sequence[float], statistic: Statistic = "median"
+) -> Interval:
+    """Bound the ratio of medians, or of means, by resampling both samples, percentile method, with a fixed seed.
 
     Raises:
         ValueError: a sample is empty.
     """
     if not first or not second:
         raise ValueError("an empty sample has no ratio")
-    random = np.random.default_rng(_SEED)
-    ones = np.median(random.choice(np.asarray(first), (_RESAMPLES, len(first))), axis=1)
-    others = np.median(random.choice(np.asarray(second), (_RESAMPLES, len(second))), axis=1)
+    ones, others = resampled(first, statistic, seed=SEED), resampled(second, statistic, seed=SEED + 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = others / ones
-    tail = (1 - _CONFIDENCE) / 2 * 100
-    low, high = np.nanpercentile(ratios, [tail, 100 - tail], method="inverted_cdf")
-    return Interval(low=float(low), high=float(high), coverage=_CONFIDENCE)
+        low, high = bounds(others / ones, _CONFIDENCE)
+    return Interval(low=low, high=high, coverage=_CONFIDENCE)
 
 
 def judge(ratio_interval: Interval, better: Better) -> Verdict:
@@ -141,9 +137,9 @@ def _metric_pairs(one: Record, other: Record) -> list[MetricPair]:
 
 
 def _pair(record: Record, metric: Metric, other: Metric) -> MetricPair:
-    first, second = metric.summary.median, other.summary.median
+    first, second = metric.value, other.value
     enough = min(len(metric.samples), len(other.samples)) >= MIN_SAMPLES and first != 0
-    interval = bootstrap_ratio(metric.samples, other.samples) if enough else None
+    interval = bootstrap_ratio(metric.samples, other.samples, metric.statistic) if enough else None
     return MetricPair(
         suite=record.suite,
         test=record.test,

@@ -35,7 +35,7 @@ def candidates(records: Sequence[Record]) -> list[Candidate]:
     for model in models:
         mine = [record for record in records if record.configuration.get("model") == model]
         parts = {record.test: share for record in mine if (share := _share(record)) is not None}
-        rates = [metric.summary.median for record in mine if (metric := record.metric("rate"))]
+        rates = [metric.value for record in mine if (metric := record.metric("rate"))]
         if rates and len(parts) == len(SCORE_TESTS):
             found.append(
                 Candidate(model=model, tokens_per_s=max(rates), score=fmean(parts.values()), parts=parts)
@@ -64,4 +64,4 @@ def _beats(other: Candidate, one: Candidate) -> bool:
 
 def _share(record: Record) -> float | None:
     metric = record.metric("share")
-    return fmean(metric.samples) if metric is not None and record.test in SCORE_TESTS else None
+    return metric.value if metric is not None and record.test in SCORE_TESTS else None

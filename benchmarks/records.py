@@ -8,13 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from appliance.core.errors import InvalidRequestError, StorageError
 from benchmarks.fingerprint import Fingerprint
-from benchmarks.statistics import Summary, percentile, summarise
+from benchmarks.statistics import (
+    Interval,
+    Statistic,
+    Summary,
+    mean_interval,
+    percentile,
+    share_interval,
+    summarise,
+)
 
 Scalar = str | int | float | bool | None
 Better = Literal["higher", "lower", "neither"]
@@ -24,7 +33,11 @@ _FINITE = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Metric(BaseModel):
-    """One measured quantity: every sample, so that any statistic can be computed again."""
+    """One measured quantity: every sample, so that any statistic can be computed again.
+
+    `statistic` says what of the samples is the value: medians of times and rates; means of shares, of divergences, and
+    of throughput in parts of equal length.
+    """
 
     model_config = _FINITE
 
@@ -32,6 +45,19 @@ class Metric(BaseModel):
     unit: str
     better: Better
     samples: tuple[float, ...] = Field(min_length=1)
+    statistic: Statistic = "median"
+
+    @property
+    def value(self) -> float:
+        """The median or the mean."""
+        return self.summary.median if self.statistic == "median" else fmean(self.samples)
+
+    @property
+    def interval(self) -> Interval:
+        """Where the value lies, with the coverage that the number of samples allows."""
+        if self.statistic == "median":
+            return self.summary.interval
+        return share_interval(self.samples) if self.unit == "share" else mean_interval(self.samples)
 
     @property
     def summary(self) -> Summary:

@@ -16,10 +16,11 @@ from benchmarks.svg_plots import IntervalRow, Point, distribution_plot, interval
 from benchmarks.tables import amount, doubts_of, settings_text, shared_settings
 
 CAPTION = (
-    "Medians with the interval of the median by order statistics (its coverage in brackets: few repetitions cover "
-    "less). Spread is the standard deviation over the mean."
+    "Values are medians with their interval by order statistics (its coverage in brackets: few repetitions cover "
+    "less); throughputs, shares and divergences are means, bounded by resampling or by "
+    "Wilson's interval. Spread is the standard deviation over the mean."
 )
-_HEAD = ("test", "settings", "metric", "median", "interval", "p50", "p95", "p99", "spread", "n")
+_HEAD = ("test", "settings", "metric", "value", "interval", "p50", "p95", "p99", "spread", "n")
 _DISTRIBUTED = frozenset({"ttft", "tpot", "itl", "e2el"})
 _MOST_SERIES = 6
 
@@ -64,16 +65,16 @@ def to_csv(runs: Sequence[Run]) -> str:
     writer = csv.writer(text)
     percent_names = [f"p{percent}" for percent in PERCENTILES]
     writer.writerow(
-        ["run", "suite", "test", "settings", "metric", "unit", "n", "median", "low", "high", "coverage", "min",
+        ["run", "suite", "test", "settings", "metric", "unit", "n", "value", "low", "high", "coverage", "min",
          "max", *percent_names, "spread", "doubts", "started_at"]
     )  # fmt: skip
     for run in runs:
         for record in run.records:
             for metric in record.metrics:
-                summary, interval = metric.summary, metric.summary.interval
+                summary, interval = metric.summary, metric.interval
                 writer.writerow(
                     [run.name, record.suite, record.test, json.dumps(dict(record.configuration)), metric.name,
-                     metric.unit, summary.count, summary.median, interval.low, interval.high, interval.coverage,
+                     metric.unit, summary.count, metric.value, interval.low, interval.high, interval.coverage,
                      summary.low, summary.high, *metric.percentiles().values(), summary.variation,
                      "; ".join(record.doubts), record.started_at.isoformat()]
                 )  # fmt: skip
@@ -128,14 +129,14 @@ def _rows(run: Run) -> Iterator[tuple[str, ...]]:
         for metric in record.metrics:
             summary, points = metric.summary, metric.percentiles()
             interval = (
-                f"{amount(summary.interval.low, metric.unit)} – {amount(summary.interval.high, metric.unit)}"
+                f"{amount(metric.interval.low, metric.unit)} – {amount(metric.interval.high, metric.unit)}"
             )
             yield (
                 record.test,
                 settings_text(record.configuration, without=shared),
                 metric.name,
-                amount(summary.median, metric.unit),
-                f"{interval} ({summary.interval.coverage:.0%})" if summary.count > 1 else "",
+                amount(metric.value, metric.unit),
+                f"{interval} ({metric.interval.coverage:.0%})" if summary.count > 1 else "",
                 *(amount(points[name], metric.unit) for name in ("p50", "p95", "p99")),
                 f"{summary.variation:.1%}" if summary.count > 1 else "",
                 str(summary.count),
@@ -208,9 +209,9 @@ def _figure_of(name: str, unit: str, labelled: Sequence[tuple[str, Record]]) -> 
     rows = [
         IntervalRow(
             label=label,
-            median=metric.summary.median * factor,
-            low=metric.summary.interval.low * factor,
-            high=metric.summary.interval.high * factor,
+            median=metric.value * factor,
+            low=metric.interval.low * factor,
+            high=metric.interval.high * factor,
             samples=tuple(value * factor for value in metric.samples),
         )
         for label, record in labelled
@@ -227,9 +228,10 @@ def _summaries(record: Record) -> dict[str, object]:
     return {
         metric.name: {
             "count": metric.summary.count,
-            "median": metric.summary.median,
-            "interval": [metric.summary.interval.low, metric.summary.interval.high],
-            "coverage": metric.summary.interval.coverage,
+            "statistic": metric.statistic,
+            "value": metric.value,
+            "interval": [metric.interval.low, metric.interval.high],
+            "coverage": metric.interval.coverage,
             "spread": metric.summary.variation,
             **metric.percentiles(),
         }

@@ -5,7 +5,18 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, comb, floor
+from math import ceil, comb, floor, sqrt
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Statistic = Literal["median", "mean"]
+
+SEED = 20_240_229
+_RESAMPLES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +92,35 @@ def paired_ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]
     if len(ours) != len(theirs):
         raise ValueError(f"{len(ours)} values cannot be paired with {len(theirs)}")
     return [own / other for own, other in zip(ours, theirs, strict=True)]
+
+
+def resampled(values: Sequence[float], statistic: Statistic, *, seed: int = SEED) -> NDArray[np.float64]:
+    """The statistic of many samples drawn with replacement from one, always the same draws for a seed."""
+    drawn = np.random.default_rng(seed).choice(np.asarray(values, np.float64), (_RESAMPLES, len(values)))
+    found: NDArray[np.float64] = np.median(drawn, axis=1) if statistic == "median" else drawn.mean(axis=1)
+    return found
+
+
+def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
+    """Bound the mean by resampling, percentile method."""
+    low, high = bounds(resampled(values, "mean"), confidence)
+    return Interval(low=low, high=high, coverage=confidence if len(values) > 1 else 0.0)
+
+
+def share_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
+    """Bound a share of successes by Wilson's score interval, which holds also where all or none succeeded."""
+    size, share = len(values), statistics.fmean(values)
+    z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+    centre = (share + z * z / (2 * size)) / (1 + z * z / size)
+    half = z / (1 + z * z / size) * sqrt(share * (1 - share) / size + z * z / (4 * size * size))
+    return Interval(low=max(0.0, centre - half), high=min(1.0, centre + half), coverage=confidence)
+
+
+def bounds(values: NDArray[np.float64], confidence: float) -> tuple[float, float]:
+    """The two percentiles between which the middle share of values lies."""
+    tail = (1 - confidence) / 2 * 100
+    low, high = np.nanpercentile(values, [tail, 100 - tail], method="inverted_cdf")
+    return float(low), float(high)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

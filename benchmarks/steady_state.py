@@ -103,8 +103,9 @@ def window_metrics(answers: Sequence[Answer], window: Window, limits: Limits) ->
         sent = [answer for answer in answers if window.holds(answer.trace.sent_s)]
         shares = tuple(float(answer.has_succeeded and limits.admits(answer.trace)) for answer in sent)
         if shares:
-            mean = sum(shares) / len(shares)
-            metrics.append(Metric(name="within_limits", unit="share", better="higher", samples=(mean,)))
+            metrics.append(
+                Metric(name="within_limits", unit="share", better="higher", samples=shares, statistic="mean")
+            )
     return metrics
 
 
@@ -138,5 +139,9 @@ def _throughput(name: str, answers: Sequence[Answer], window: Window) -> Metric:
             if window.holds(at_s):
                 tokens[min(int((at_s - window.began_s) / part_s), _BATCHES - 1)] += each
     return Metric(
-        name=name, unit="tokens/s", better="higher", samples=tuple(count / part_s for count in tokens)
+        name=name,
+        unit="tokens/s",
+        better="higher",
+        samples=tuple(count / part_s for count in tokens),
+        statistic="mean",
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.pairing import MetricPair, RunComparison
 from benchmarks.records import Metric, Record, Scalar
 
-_HEAD = ("TEST", "SETTINGS", "METRIC", "MEDIAN", "INTERVAL", "P95", "SPREAD", "N")
+_HEAD = ("TEST", "SETTINGS", "METRIC", "VALUE", "INTERVAL", "P95", "SPREAD", "N")
 
 
 def record_lines(records: Sequence[Record]) -> list[str]:
@@ -98,12 +98,12 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def _metric_row(record: Record, settings: str, metric: Metric) -> tuple[str, ...]:
     summary = metric.summary
     is_single = summary.count == 1
-    interval = summary.interval
+    interval = metric.interval
     return (
         record.test,
         settings,
         metric.name,
-        amount(summary.median, metric.unit),
+        amount(metric.value, metric.unit),
         ""
         if is_single
         else f"{amount(interval.low, metric.unit)} – {amount(interval.high, metric.unit)} ({interval.coverage:.0%})",

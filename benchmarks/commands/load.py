@@ -22,12 +22,13 @@ from benchmarks.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from appliance.config import Scalar, Settings
+    from appliance.config import Settings
     from benchmarks.answers import Target
     from benchmarks.commands.running import SuiteEnd
     from benchmarks.exact_text import CountTokens
     from benchmarks.load_suite import State
     from benchmarks.recorder import Recorder
+    from benchmarks.records import Scalar
 
 _SIZE = Numbers(1, 1 << 20)
 
@@ -281,9 +282,14 @@ def _loading(settings: Settings, url: str | None) -> dict[str, Scalar]:
     """How the model is loaded here; of a server nobody knows."""
     if url:
         return {}
-    names = ("context_window", "parallel", "threads", "kv_type", "flash_attention", "gpu_layers")
-    stated: dict[str, Scalar] = {name: getattr(settings, name) for name in names}
-    return stated
+    return {
+        "context_window": settings.context_window,
+        "parallel": settings.parallel,
+        "threads": settings.threads,
+        "kv_type": settings.kv_type,
+        "flash_attention": settings.flash_attention,
+        "gpu_layers": settings.gpu_layers,
+    }
 
 
 def _digests(settings: Settings, flags: TargetFlags) -> dict[str, str]:
