@@ -24,6 +24,7 @@ from appliance.cli.doctor_rows import (
     settings_rows,
     tool_rows,
 )
+from appliance.cli.egress import egress_rows
 from appliance.cli.invocation import Invocation
 from appliance.config import Settings, load_settings
 from appliance.core.errors import ApplianceError, ConfigError
@@ -46,23 +47,34 @@ _MARKS: dict[Status, tuple[str, str]] = {
 @click.option(
     "--verify", "is_verifying", is_flag=True, help="Hash every stored model again; reads all of it."
 )
+@click.option(
+    "--egress", "shows_egress", is_flag=True, help="Show what may leave this machine, and prove it."
+)
 @click.pass_obj
-def doctor_command(invocation: Invocation, *, as_json: bool, is_verifying: bool) -> int:
+def doctor_command(invocation: Invocation, *, as_json: bool, is_verifying: bool, shows_egress: bool) -> int:
     """Check this machine and installation; the exit code is 1 where a line says FAIL.
 
     Evaluates a prompt in a child process with the engine as it is installed, and reports the processor,
     threads, memory, GPUs, folders, models and disk. GPU builds (CUDA, Metal, Vulkan) could not be run by the
     makers of this software: for those, trust the self-test here.
+
+    With --egress it shows instead what may connect to other machines and what is connected now, and asks a
+    model over HTTP in a network namespace that has nothing but loopback.
     """
     rows: list[Row] = []
-    for row in _collect(invocation, is_verifying=is_verifying):
+    collected = (
+        egress_rows(invocation.settings())
+        if shows_egress
+        else _collect(invocation, is_verifying=is_verifying)
+    )
+    for row in collected:
         rows.append(row)
         if not as_json:
             _print_row(row, is_first=len(rows) == 1 or rows[-2].section != row.section)
     if as_json:
         click.echo(_as_json(rows))
     else:
-        click.echo(_summary(rows))
+        click.echo(_egress_summary(rows) if shows_egress else _summary(rows))
     return 1 if any(row.status == "fail" for row in rows) else 0
 
 
@@ -136,6 +148,13 @@ def _summary(rows: list[Row]) -> str:
     if failed:
         return f"\n{failed} failed, {warned} to look at; the lines with → say what to do"
     return f"\nready to use; {warned} to look at" if warned else "\nready to use"
+
+
+def _egress_summary(rows: list[Row]) -> str:
+    if any(row.status == "fail" for row in rows):
+        return "\nsomething leaves this machine that should not; the lines with FAIL say what"
+    warned = sum(row.status == "warn" for row in rows)
+    return f"\n{warned} lines to look at" if warned else "\nnothing leaves this machine"
 
 
 def _as_json(rows: list[Row]) -> str:
