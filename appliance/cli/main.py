@@ -54,6 +54,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "show": CommandEntry("Models", "appliance.cli.models", "Show a model and the memory it needs."),
     "rm": CommandEntry("Models", "appliance.cli.models", "Remove a model from the store."),
     "import": CommandEntry("Models", "appliance.cli.models", "Take a GGUF file into the store."),
+    "route": CommandEntry("Models", "appliance.cli.route", "Show who would answer, and why not others."),
     "verify": CommandEntry("Models", "appliance.cli.models", "Hash stored models again."),
     "add": CommandEntry("Documents", "appliance.cli.documents", "Add files and folders to a collection."),
     "docs": CommandEntry("Documents", "appliance.cli.documents", "List documents and collections."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from appliance.cli.answering import ShownAnswer
+from appliance.core.handling import Handling
 
 
 def stats_line(shown: ShownAnswer) -> str:
@@ -20,4 +21,17 @@ def stats_line(shown: ShownAnswer) -> str:
     if tpot_s := timings.tpot_s(usage.output_tokens):
         parts.append(f"{1 / tpot_s:.1f} tokens/s")
     ending = "interrupted after " if shown.is_interrupted else ""
-    return " · ".join([*parts, f"{ending}{timings.total_s:.2f} s"])
+    return " · ".join([*parts, f"{ending}{timings.total_s:.2f} s", *handling_parts(shown.result.handling)])
+
+
+def handling_parts(handling: Handling) -> list[str]:
+    """Say what was unusual in how the answer came about, and what it cost."""
+    parts: list[str] = []
+    if handling.is_from_cache:
+        parts.append("stored answer")
+    if len(handling.attempts) > 1:
+        parts.append(f"{len(handling.attempts)} attempts")
+    if handling.cost is not None:
+        cost = handling.cost
+        parts.append(f"{cost.amount:.6f} {cost.currency} (prices {cost.price_version})")
+    return parts
