@@ -28,10 +28,12 @@ async def count_prompt(connection: Connection, request: GenerateRequest, model: 
             prompt = text_at(await connection.post("/apply-template", body, timeout_s=_COUNTING_S), "prompt")
             text: JsonObject = {"content": prompt, "add_special": True, "parse_special": True}
             return len(list_at(await connection.post("/tokenize", text, timeout_s=_COUNTING_S), "tokens"))
+        case "appliance" if request.tools:
+            return None
         case "vllm" | "appliance":
             body |= {"model": model.name}
             return await _counted_by_tokenize(connection, body)
-        case "ollama" | "lm_studio" | "unknown":
+        case _:
             return None
 
 

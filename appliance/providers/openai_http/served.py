@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, replace
+from urllib.parse import quote
 
 from appliance.config.remote import RemoteModel, RemoteServer
 from appliance.core.capabilities import Capability
-from appliance.core.errors import ApplianceError, ModelNotFoundError
+from appliance.core.errors import ApplianceError, InvalidRequestError, ModelNotFoundError
 from appliance.core.ports import Clock
 from appliance.providers.openai_http.connection import Connection
 from appliance.providers.openai_http.dialects import BY_OWNER, LLAMA_SERVER, OLLAMA, UNKNOWN, Dialect
@@ -68,9 +69,7 @@ class ServedModels:
             if model is None:
                 # It may have come since the list was asked for.
                 self._listed_at_s = None
-                model = _named(name, await self._offered_now())
-            if model is None:
-                raise self._unknown(name)
+                model = _named(name, await self._offered_now()) or await self._unlisted(name)
             if model.name not in self._known:
                 self._known[model.name] = await self._examined(model)
             return self._known[model.name]
@@ -90,6 +89,19 @@ class ServedModels:
         if not stated:
             return list(self._listed)
         return [model for model in self._listed if {model.name, *model.aliases} & stated.keys()]
+
+    async def _unlisted(self, name: str) -> ServedModel:
+        """Ask for a model by its name: some servers answer with more than they list."""
+        if self._server.models and name not in {model.name for model in self._server.models}:
+            raise self._unknown(name)
+        try:
+            entry = await self._connection.get(f"/v1/models/{quote(name)}", timeout_s=_ASIDE_S)
+        except InvalidRequestError as exc:
+            raise self._unknown(name) from exc
+        model = _listed_model(entry)
+        if model.name != name:
+            raise self._unknown(name)
+        return model
 
     async def _list(self) -> tuple[ServedModel, ...]:
         content = await self._connection.get("/v1/models", timeout_s=_ASIDE_S)
