@@ -117,7 +117,11 @@ def _as_json(decision: RouteDecision) -> str:
 def _as_text(decision: RouteDecision) -> str:
     what = f"route {decision.route}" if decision.route else f"model {decision.asked}"
     lines = [f"{what}: difficulty {decision.difficulty}, {_STAYS[decision.privacy]}"]
-    width = max((len(found.model) for found in (*decision.candidates, *decision.rejected)), default=0)
+    models = [
+        *(candidate.model for candidate in decision.candidates),
+        *(found.model for found in decision.rejected),
+    ]
+    width = max(map(len, models))
     for number, candidate in enumerate(decision.candidates, start=1):
         place = f"{candidate.provider}, {candidate.placement}"
         lines.append(f"  {number}. {candidate.model:<{width}}  {place}")

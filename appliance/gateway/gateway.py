@@ -152,11 +152,11 @@ class Gateway:
         """Count the prompt tokens of a request as its model would see it, its format's description included.
 
         Raises:
-            ApplianceError: no provider knows the model, it cannot be loaded, or the format is refused.
+            ApplianceError: no model may or can serve the request, it cannot be loaded, or the format is refused.
         """
-        chosen, _ = await self._router.find(request.model)
-        told = (await judge_of(request)).told
-        return await chosen.provider.count_tokens(replace(told, model=chosen.candidate.model))
+        judge = await judge_of(request)
+        chosen = await self._router.first(judge.request)
+        return await chosen.provider.count_tokens(replace(judge.told, model=chosen.candidate.model))
 
     async def count_format(self, request: GenerateRequest, answer_type: object | None = None) -> FormatCost:
         """Count what describing the output format to the model adds to the prompt.
@@ -167,7 +167,7 @@ class Gateway:
         judge = await judge_of(request, answer_type)
         if not judge.format_text:
             return FormatCost()
-        chosen, _ = await self._router.find(request.model)
+        chosen = await self._router.first(judge.request)
         model, count_tokens = chosen.candidate.model, chosen.provider.count_tokens
         with_format = await count_tokens(replace(judge.told, model=model))
         without = await count_tokens(replace(judge.request, model=model))

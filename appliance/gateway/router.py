@@ -96,19 +96,37 @@ class Router:
         """Say whom the router would choose for a request, and why it rejects the others; asks no model."""
         return (await self.plan(request)).decision
 
+    async def first(self, request: GenerateRequest) -> Chosen:
+        """Choose the candidate that a request is asked of first.
+
+        Raises:
+            ApplianceError: there is none; as the refusal of a plan.
+        """
+        plan = await self.plan(request)
+        if plan.refusal is not None:
+            raise plan.refusal
+        return plan.chosen[0]
+
     async def find(self, name: str) -> tuple[Chosen, ProviderCapabilities]:
-        """Find a model, or the first candidate of a route that some provider knows.
+        """Find a model, or the first candidate of a route that is known and near enough.
 
         Raises:
             ModelNotFoundError: no provider knows it.
+            PolicyRejectionError: it would take data too far.
         """
-        unknown: list[ModelNotFoundError] = []
-        for candidate in self._listed(name):
+        route = self._routes.get(name)
+        privacy = nearest(self._privacy, route.privacy if route else None)
+        errors: list[ApplianceError] = []
+        for listed in self._listed(name):
             try:
-                return await self._known(candidate.model)
+                chosen, offered = await self._known(listed.model)
             except ModelNotFoundError as exc:
-                unknown.append(exc)
-        raise unknown[0]
+                errors.append(exc)
+                continue
+            if is_within(offered.placement, privacy):
+                return chosen, offered
+            errors.append(_too_far(listed.model, offered.placement, privacy))
+        raise errors[0]
 
     async def plan(self, request: GenerateRequest) -> Plan:
         """Choose the candidates of a request. The refusal of a plan says why there is none:

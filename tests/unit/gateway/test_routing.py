@@ -5,7 +5,12 @@ import pytest
 from appliance.config import Route, RouteCandidate
 from appliance.core.capabilities import Placement, ProviderCapabilities
 from appliance.core.clock import VirtualClock
-from appliance.core.errors import FailureKind, InvalidRequestError, ProviderUnavailableError
+from appliance.core.errors import (
+    FailureKind,
+    InvalidRequestError,
+    PolicyRejectionError,
+    ProviderUnavailableError,
+)
 from appliance.core.requests import GenerateRequest, JsonSchemaFormat, ToolSpec
 from appliance.core.results import GenerateFailure, GenerateSuccess
 from appliance.core.routing import RouteDecision, RoutingNeeds
@@ -264,6 +269,17 @@ async def test_counting_and_loading_a_route_use_its_first_known_candidate() -> N
 
     assert await gateway.count_tokens(question("one two three", model="docs")) == 3
     assert (await gateway.capabilities("docs")).context_window == 9000
+
+
+async def test_no_text_is_counted_by_a_model_that_is_too_far_away() -> None:
+    gateway = gateway_of(route_of("far", "big"), route_of("far", name="only far"))
+
+    assert await gateway.count_tokens(question("one two", model="docs")) == 2
+    assert (await gateway.capabilities("docs")).placement == "this_machine"
+    with pytest.raises(PolicyRejectionError, match="'far' runs outside this network"):
+        await gateway.capabilities("only far")
+    with pytest.raises(PolicyRejectionError):
+        await gateway.count_tokens(question("one two", model="only far"))
 
 
 def test_needs_out_of_range_are_refused() -> None:
