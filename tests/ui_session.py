@@ -4,30 +4,47 @@ models and documents.
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from zlib import crc32
 
+from appliance.config.settings import FactMode
 from appliance.core.clock import VirtualClock
-from appliance.core.errors import InvalidRequestError, ModelNotFoundError
-from appliance.core.ports import Clock
-from appliance.core.requests import SamplingParams
+from appliance.core.errors import Failure, InvalidRequestError, ModelNotFoundError
+from appliance.core.events import Completed, StreamEvent, TextDelta
+from appliance.core.messages import Conversation
+from appliance.core.ports import Clock, Vector
+from appliance.core.requests import GenerateRequest, SamplingParams
+from appliance.core.usage import Timings, Usage
 from appliance.gateway import Gateway
+from appliance.jobs.evidence import FieldEvidence
+from appliance.jobs.extract import ExtractEvent, PartBegun, RowDone
+from appliance.jobs.rows import ExtractedRow
+from appliance.memory.chat_prompt import AnswerChoice
 from appliance.memory.conversations import Conversations
+from appliance.memory.document_prompt import CODE, DocumentScope
+from appliance.memory.fact_recall import FactRecall
+from appliance.memory.facts import Facts
+from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding, branch_messages
 from appliance.memory.schema import CONVERSATIONS, FACTS
+from appliance.memory.turns import Chat, Turn
 from appliance.providers.script import ScriptedModel
 from appliance.providers.scripted import ScriptedProvider
 from appliance.storage.database import Database
-from tui.in_process.chats import AnswerChoice, StoredChats
-from tui.session import (
+from tui.in_process.chats import StoredChats
+from tui.in_process.memory import MemoryOfUser
+from tui.mentions import scope_of
+from tui.rows import (
     DocumentRow,
     ModelRow,
+    NamedSource,
     PassageRow,
     SearchView,
     SettingRow,
-    SourcedAnswer,
-    SourceRow,
     WorkEvent,
     WorkLine,
     WorkProgress,
@@ -35,6 +52,9 @@ from tui.session import (
 
 MODEL = "scripted:test"
 FIRST_DAY_S = 1_700_000_000.0
+
+
+ANSWER = "Three months. [1] It is free. [unverified]"
 
 
 @dataclass
@@ -74,7 +94,9 @@ class FixedLibrary:
     rows_shown: list[DocumentRow]
     found: SearchView
     text: str = "The whole text."
-    answer: SourcedAnswer | None = None
+    answer_text: str = ANSWER
+    told: dict[str, object] = field(default_factory=lambda: an_answer())
+    asked: list[DocumentScope] = field(default_factory=list)
 
     async def documents(self) -> list[DocumentRow]:
         return list(self.rows_shown)
@@ -90,8 +112,36 @@ class FixedLibrary:
     async def search(self, question: str) -> SearchView:
         return self.found
 
-    async def ask(self, question: str, model: str) -> SourcedAnswer:
-        return self.answer or an_answer()
+    async def names(self) -> list[NamedSource]:
+        collections = sorted({row.collection for row in self.rows_shown})
+        return [
+            *(NamedSource(name=name, kind="collection") for name in collections),
+            *(
+                NamedSource(name=row.name, kind="document", document_id=row.document_id)
+                for row in self.rows_shown
+                if row.chunk_count
+            ),
+        ]
+
+    def prompt(self, scope: DocumentScope) -> PreparePrompt:
+        self.asked.append(scope)
+
+        async def stream(request: GenerateRequest) -> AsyncGenerator[StreamEvent, None]:
+            yield TextDelta(text=self.answer_text)
+            yield Completed(finish_reason="stop", usage=Usage(), timings=Timings(), model=CODE)
+
+        async def prepare(chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
+            request = GenerateRequest(
+                conversation=Conversation(branch_messages(branch[-1:])), model=MODEL, prompt_id="documents"
+            )
+            return PreparedPrompt(
+                request=request, stream=stream, receipt_at_end=lambda: json.dumps({"documents": self.told})
+            )
+
+        return prepare
+
+    def scope_of(self, question: str) -> DocumentScope:
+        return scope_of(question, asyncio.run(self.names()))[0]
 
     async def text_of(self, document_id: str) -> str:
         return self.text
@@ -110,6 +160,8 @@ class TestSession:
         clock: Clock | None = None,
         models: FixedModels | None = None,
         library: FixedLibrary | None = None,
+        extraction: FixedExtraction | None = None,
+        facts: FactMode = "off",
         logs: Sequence[str] = ("── worker.log", "loaded in 0.1 s"),
     ) -> None:
         self._folder = folder
@@ -118,6 +170,9 @@ class TestSession:
         self._choice = AnswerChoice(model=self._scripted.name, sampling=SamplingParams(seed=7))
         self.models = models or FixedModels(some_models())
         self.library = library or FixedLibrary(some_documents(), some_passages())
+        self.extraction = extraction or FixedExtraction(some_rows())
+        self._fact_mode: FactMode = facts
+        self._memory: MemoryOfUser | None = None
         self._logs = list(logs)
         self._history: list[str] = []
         self._database: Database | None = None
@@ -127,6 +182,11 @@ class TestSession:
     def chats(self) -> StoredChats:
         assert self._chats is not None
         return self._chats
+
+    @property
+    def memory(self) -> MemoryOfUser:
+        assert self._memory is not None
+        return self._memory
 
     @property
     def model(self) -> str:
@@ -150,10 +210,21 @@ class TestSession:
     async def open(self) -> None:
         self._database = Database(self._folder / "chats.db", [CONVERSATIONS, FACTS])
         minutes = count()
-        conversations = Conversations(self._database, now_s=lambda: FIRST_DAY_S + 60.0 * next(minutes))
+        self.conversations = conversations = Conversations(
+            self._database, now_s=lambda: FIRST_DAY_S + 60.0 * next(minutes)
+        )
         gateway = Gateway([ScriptedProvider([self._scripted], self._clock)], self._clock)
         self._gateway = gateway
-        self._chats = StoredChats(conversations, gateway, self._choice)
+        facts = Facts(self._database, OneVector(), now_s=lambda: FIRST_DAY_S)
+        self._memory = MemoryOfUser(facts, conversations, lambda: gateway, self._choice, mode=self._fact_mode)
+        self._chats = StoredChats(
+            conversations,
+            gateway,
+            self._choice,
+            documents=self.library.prompt,
+            scope_of=self.library.scope_of,
+            recall=FactRecall(facts),
+        )
 
     async def close(self) -> None:
         if self._database is not None:
@@ -256,31 +327,89 @@ def some_passages() -> SearchView:
 DOCUMENT = "Beginning.\n" * 200 + "The notice period is three months." + "\nEnd." * 200
 
 
-def an_answer() -> SourcedAnswer:
-    """One verified source and one quote that no document has."""
-    start = DOCUMENT.index("The notice")
-    verified = SourceRow(
-        number=1,
-        name="lease.pdf",
-        place="page 3",
-        quote="The notice period is three months.",
-        verdict="verified word for word",
-        is_verified=True,
+def an_answer(
+    name: str = "/home/user/lease.pdf", place: str = "page 3", quote: str = ""
+) -> dict[str, object]:
+    """One verified source and one quote that no document has, as a receipt tells of them."""
+    quoted = quote or "The notice period is three months."
+    start = 10 if quote else DOCUMENT.index(quoted)
+    verified = {
+        "verdict": "verified",
+        "quote": quoted,
+        "source": name,
+        "place": place,
+        "document_id": "d1",
+        "start": start,
+        "end": start + len(quoted),
+    }
+    invented = {"verdict": "absent", "quote": quote or "It is free.", "source": "", "document_id": ""}
+    return {
+        "kind": "answered",
+        "coverage": "read 2 of 96 passages",
+        "notes": [quote] if quote else [],
+        "unverified": [quote or "It is free."],
+        "citations": [{"number": 1, "citation": verified}, {"number": 2, "citation": invented}],
+    }
+
+
+def some_rows(name: str = "lease.pdf", value: str = "Ada Byron") -> list[ExtractedRow]:
+    """A row with a value that is proven and one that is not, and a document that failed."""
+    proven = FieldEvidence(
+        path="tenant", value=value, verdict="exact", quote=value, place="page 1", start=0, end=9
+    )
+    invented = FieldEvidence(path="rent", value=900, verdict="absent")
+    good = ExtractedRow(
         document_id="d1",
-        start=start,
-        end=start + len("The notice period is three months."),
+        name=name,
+        source=name,
+        values={"tenant": value, "rent": 900},
+        evidence=(proven, invented),
+        parts=1,
+        usage=Usage(input_tokens=1234),
     )
-    invented = replace(
-        verified,
-        number=2,
-        name="no document",
-        place="",
-        quote="It is free.",
-        is_verified=False,
-        document_id="",
-    )
-    return SourcedAnswer(
-        text="Three months. [1] It is free. [2]",
-        sources=(verified, invented),
-        notes=("read 2 of 96 passages", "UNVERIFIED: It is free."),
-    )
+    failure = Failure(kind="timeout", message=f"{value}: took too long")
+    return [good, ExtractedRow(document_id="d2", name="scan.pdf", source=name, failure=failure)]
+
+
+@dataclass
+class FixedExtraction:
+    """Fields that are known, and rows that come one after the other."""
+
+    rows: list[ExtractedRow]
+    names: tuple[str, ...] = ("tenant", "rent")
+    asked: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
+
+    async def columns(self, schema: str) -> tuple[str, ...]:
+        if schema == "bad":
+            raise InvalidRequestError("a row needs fields")
+        return self.names
+
+    async def run(
+        self, schema: str, instruction: str, document_ids: Sequence[str]
+    ) -> AsyncGenerator[ExtractEvent, None]:
+        self.asked.append((schema, instruction, tuple(document_ids)))
+        for number, row in enumerate(self.rows, start=1):
+            yield PartBegun(
+                document_id=row.document_id,
+                name=row.name,
+                document=number,
+                documents=len(self.rows),
+                part=1,
+                parts=2,
+            )
+            yield RowDone(row=row, document=number, documents=len(self.rows))
+
+
+class OneVector:
+    """An embedder for which no two texts are alike but equal ones."""
+
+    digest = "one"
+    dimension = 64
+    max_input_tokens = 512
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        places = [crc32(text.encode()) % self.dimension for text in texts]
+        return [[float(place == index) for index in range(self.dimension)] for place in places]

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import ClassVar
 
-from textual import work
+from textual import on
 from textual.app import App, SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import Screen
 
 from appliance.core.errors import ApplianceError
@@ -31,16 +32,32 @@ DARK, LIGHT = "textual-dark", "textual-light"
 class ApplianceUI(App[None]):
     """The terminal interface. `failure` holds what ended it when that was a bug."""
 
+    class SessionOpened(Message):
+        """The session is open, or cannot be opened."""
+
+        def __init__(self, error: ApplianceError | None = None) -> None:
+            super().__init__()
+            self.error = error
+
+    class ModelLoaded(Message):
+        """The model is loaded, or cannot be loaded."""
+
+        def __init__(self, error: ApplianceError | None = None) -> None:
+            super().__init__()
+            self.error = error
+
     TITLE = "appliance"
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1", "show('help')", "Help", priority=True),
-        Binding("f2", "show('chats')", "Chats", priority=True, show=False),
-        Binding("f3", "show('library')", "Library", priority=True, show=False),
-        Binding("f4", "show('models')", "Models", priority=True, show=False),
-        Binding("f5", "show('settings')", "Settings", priority=True, show=False),
-        Binding("f6", "show('log')", "Log", priority=True, show=False),
-        Binding("ctrl+q", "quit", "Quit", priority=True, show=False),
+        Binding("f1", "show('help')", "Help", priority=True, id="help"),
+        Binding("f2", "show('chats')", "Chats", priority=True, show=False, id="chats"),
+        Binding("f3", "show('library')", "Library", priority=True, show=False, id="library"),
+        Binding("f4", "show('models')", "Models", priority=True, show=False, id="models"),
+        Binding("f5", "show('settings')", "Settings", priority=True, show=False, id="settings"),
+        Binding("f6", "show('log')", "Log", priority=True, show=False, id="log"),
+        Binding("f7", "show('memory')", "Memory", priority=True, show=False, id="memory"),
+        Binding("f8", "show('extract')", "Extract", priority=True, show=False, id="extract"),
+        Binding("ctrl+q", "quit", "Quit", priority=True, show=False, id="quit"),
     ]
 
     def __init__(self, session: Session, *, theme: str = "", copy_folder: Path | None = None) -> None:
@@ -64,30 +81,47 @@ class ApplianceUI(App[None]):
         """Close the session."""
         await self.session.close()
 
-    @work(group="session")
-    async def _open_session(self) -> None:
-        try:
-            await self.session.open()
-        except ApplianceError as exc:
+    def _open_session(self) -> None:
+        async def open_it() -> None:
+            try:
+                await self.session.open()
+            except ApplianceError as exc:
+                self.post_message(self.SessionOpened(exc))
+            else:
+                self.post_message(self.SessionOpened())
+
+        self.run_worker(open_it(), group="session")
+
+    @on(SessionOpened)
+    async def _take_session(self, message: SessionOpened) -> None:
+        if message.error is not None:
             self.model_state = "cannot be used"
-            self._chat_screen.tell(exc)
+            self._chat_screen.tell(message.error)
             self._chat_screen.show_title()
             return
         self.is_session_open = True
         await self._chat_screen.session_opened()
         self.load_model()
 
-    @work(group="load", exclusive=True)
-    async def load_model(self) -> None:
+    def load_model(self) -> None:
         """Load the model behind the screen."""
+
+        async def load() -> None:
+            try:
+                await self.session.models.load(self.session.model)
+            except ApplianceError as exc:
+                self.post_message(self.ModelLoaded(exc))
+            else:
+                self.post_message(self.ModelLoaded())
+
         self._say_model_state("loading…")
-        try:
-            await self.session.models.load(self.session.model)
-        except ApplianceError as exc:
-            self._say_model_state("not loaded")
-            self._chat_screen.tell(exc)
-            return
-        self._say_model_state("ready")
+        self.run_worker(load(), group="load", exclusive=True)
+
+    @on(ModelLoaded)
+    def _take_model(self, message: ModelLoaded) -> None:
+        self._say_model_state("ready" if message.error is None else "not loaded")
+        if message.error is not None:
+            self._chat_screen.tell(message.error)
 
     async def use_model(self, name: str) -> None:
         """Let another model answer, and load it."""
@@ -102,7 +136,7 @@ class ApplianceUI(App[None]):
             self.pop_screen()
         if place == "chat":
             return
-        if place in ("chats", "models", "library") and not self.is_session_open:
+        if place not in ("help", "log", "settings") and not self.is_session_open:
             self._chat_screen.notify_plain("One moment: the store is being opened")
             return
         await self.push_screen(self._screen_of(place))
@@ -113,12 +147,23 @@ class ApplianceUI(App[None]):
 
         await self.push_screen(ChatsScreen(query))
 
-    async def open_chat(self, chat_id: str) -> None:
-        """Show a chat."""
+    async def open_chat(self, chat_id: str, *, turn_id: str = "") -> None:
+        """Show a chat, at a turn where one is named."""
+        self._leave_other_screens()
+        await self._chat_screen.open_chat(chat_id)
+        if view := self._chat_screen.transcript.view_of(turn_id):
+            view.focus()
+
+    async def ask_documents(self, question: str) -> None:
+        """Put a question to the documents, in the chat."""
+        self._leave_other_screens()
+        if self._chat_screen.is_free():
+            await self._chat_screen.send(question, asks_documents=True)
+
+    def _leave_other_screens(self) -> None:
         # Not awaited: this may run in the very screen that goes, which would wait for itself.
         while not isinstance(self.screen, ChatScreen):
             self.pop_screen()
-        await self._chat_screen.open_chat(chat_id)
 
     async def chats_changed(self) -> None:
         """Show names and order of chats as they are now."""
@@ -177,6 +222,8 @@ class ApplianceUI(App[None]):
             ("models", "Models", "F4: catalogue, pull, load"),
             ("settings", "Settings", "F5: every setting and its source"),
             ("log", "Log", "F6: what the workers wrote"),
+            ("memory", "Memory", "F7: facts to confirm, correct, delete"),
+            ("extract", "Extract", "F8: a row of fields from each document"),
             ("help", "Help", "F1: keys and commands"),
         ]
         for place, title, summary in places:
@@ -207,6 +254,14 @@ class ApplianceUI(App[None]):
                 from tui.screens.library import LibraryScreen
 
                 return LibraryScreen()
+            case "memory":
+                from tui.screens.memory import MemoryScreen
+
+                return MemoryScreen()
+            case "extract":
+                from tui.screens.extract import ExtractScreen
+
+                return ExtractScreen()
             case "settings":
                 from tui.screens.settings import SettingsScreen
 

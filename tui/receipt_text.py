@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from appliance.core.usage import Timings, Usage
 from appliance.memory.turns import Turn
-from tui.session import ReceiptView
+from tui.rows import ReceiptView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

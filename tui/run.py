@@ -9,7 +9,8 @@ from appliance.config import Settings
 from appliance.core.requests import SamplingParams
 from tui.app import ApplianceUI
 from tui.first_paint import restore_terminal
-from tui.session import ChatPort, LibraryPort, ModelPort, SettingRow
+from tui.rows import SettingRow
+from tui.session import ChatPort, ExtractPort, LibraryPort, MemoryPort, ModelPort
 
 if TYPE_CHECKING:
     from tui.in_process.session import InProcessSession
@@ -51,6 +52,16 @@ class LateSession:
     def library(self) -> LibraryPort:
         """The documents."""
         return self._opened.library
+
+    @property
+    def memory(self) -> MemoryPort:
+        """The long-term facts."""
+        return self._opened.memory
+
+    @property
+    def extraction(self) -> ExtractPort:
+        """Rows out of documents."""
+        return self._opened.extraction
 
     @property
     def model(self) -> str:

@@ -1,142 +1,30 @@
-"""What the screens need of an appliance, as ports and values. Screens know nothing else of it."""
+"""What the screens need of an appliance, as ports. Screens know nothing else of it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from appliance.config.settings import FactMode
     from appliance.core.requests import SamplingParams
+    from appliance.jobs.extract import ExtractEvent
     from appliance.memory.chats import Shelf
+    from appliance.memory.document_prompt import DocumentScope
+    from appliance.memory.events import ChatEvent
+    from appliance.memory.facts import ConfirmedFact, Fact, FactState
     from appliance.memory.search import ChatHit
-    from appliance.memory.session import ChatEvent
-    from appliance.memory.turns import Branches, Chat, Turn
-
-Fit = Literal["yes", "tight", "no", "likely", "unlikely", "unknown"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingRow:
-    """One setting with where its value came from."""
-
-    name: str
-    value: str
-    origin: str
-    description: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRow:
-    """One model of the catalogue. `is_loaded` says that a process of this user holds it now."""
-
-    name: str
-    size_bytes: int
-    parameters: int
-    quantisation: str
-    context_window: int
-    licence: str
-    is_on_disk: bool
-    is_loaded: bool
-    can_chat: bool
-    fit: Fit
-    resident_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkProgress:
-    """How far long work is; `total` of 0 means not known. `unit` is what is counted."""
-
-    what: str
-    done: int = 0
-    total: int = 0
-    unit: Literal["bytes", "files", "vectors"] = "bytes"
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkLine:
-    """One outcome of long work, for people."""
-
-    text: str
-    is_bad: bool = False
-
-
-WorkEvent = WorkProgress | WorkLine
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentRow:
-    """One document of the library; `problem` says why it has no text, or what a reader must know."""
-
-    document_id: str
-    collection: str
-    name: str
-    source: str
-    is_ready: bool
-    page_count: int
-    chunk_count: int
-    missing_vectors: int
-    problem: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassageRow:
-    """A passage that was found, with its scores and ranks; a rank of 0 means it was not in that list."""
-
-    name: str
-    place: str
-    text: str
-    score: float
-    similarity: float | None
-    dense_rank: int
-    text_rank: int
-    cut: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchView:
-    """The passages of one search, best first, those that were cut, and what the search says of itself."""
-
-    passages: tuple[PassageRow, ...]
-    cut: tuple[PassageRow, ...]
-    searched_chunks: int
-    duration_s: float
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRow:
-    """A citation: its quote is the characters `start` to `end` of the document, unless no document has it."""
-
-    number: int
-    name: str
-    place: str
-    quote: str
-    verdict: str
-    is_verified: bool
-    document_id: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourcedAnswer:
-    """An answer from documents; `notes` say what is not supported and how much was read."""
-
-    text: str
-    sources: tuple[SourceRow, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiptView:
-    """How an answer was made: the receipt of its prompt and the very messages that were sent."""
-
-    receipt_json: str = ""
-    messages: tuple[tuple[str, str], ...] = field(default_factory=tuple)
-    model: str = ""
-    sampling: str = ""
+    from appliance.memory.turns import Branches, Chat, Summary, Turn
+    from tui.rows import (
+        DocumentRow,
+        ModelRow,
+        NamedSource,
+        ReceiptView,
+        SearchView,
+        SettingRow,
+        SourcedAnswer,
+        WorkEvent,
+    )
 
 
 class ChatPort(Protocol):
@@ -172,7 +60,15 @@ class ChatPort(Protocol):
 
     async def receipt(self, turn_id: str) -> ReceiptView: ...
 
+    async def sources(self, turn_id: str) -> SourcedAnswer | None: ...
+
+    async def summaries(self, chat_id: str) -> list[Summary]: ...
+
     def ask(self, chat_id: str, text: str) -> AsyncGenerator[ChatEvent, None]: ...
+
+    def ask_documents(
+        self, chat_id: str, text: str, scope: DocumentScope
+    ) -> AsyncGenerator[ChatEvent, None]: ...
 
     def edit(self, turn_id: str, text: str) -> AsyncGenerator[ChatEvent, None]: ...
 
@@ -210,9 +106,38 @@ class LibraryPort(Protocol):
 
     async def search(self, question: str) -> SearchView: ...
 
-    async def ask(self, question: str, model: str) -> SourcedAnswer: ...
+    async def names(self) -> list[NamedSource]: ...
 
     async def text_of(self, document_id: str) -> str: ...
+
+
+class MemoryPort(Protocol):
+    """Long-term facts. `mode` is the setting: off, ask or save. Methods may raise ApplianceError."""
+
+    @property
+    def mode(self) -> FactMode: ...
+
+    async def facts(self, state: FactState) -> list[Fact]: ...
+
+    async def add(self, text: str) -> ConfirmedFact: ...
+
+    async def confirm(self, fact_id: str) -> ConfirmedFact: ...
+
+    async def correct(self, fact_id: str, text: str) -> Fact: ...
+
+    async def delete(self, fact_id: str) -> None: ...
+
+    async def propose(self, chat_id: str) -> list[Fact]: ...
+
+
+class ExtractPort(Protocol):
+    """Rows out of documents. Methods may raise ApplianceError."""
+
+    async def columns(self, schema: str) -> tuple[str, ...]: ...
+
+    def run(
+        self, schema: str, instruction: str, document_ids: Sequence[str]
+    ) -> AsyncGenerator[ExtractEvent, None]: ...
 
 
 class Session(Protocol):
@@ -226,6 +151,12 @@ class Session(Protocol):
 
     @property
     def library(self) -> LibraryPort: ...
+
+    @property
+    def memory(self) -> MemoryPort: ...
+
+    @property
+    def extraction(self) -> ExtractPort: ...
 
     @property
     def model(self) -> str: ...

@@ -141,7 +141,9 @@ class ChatSession:
 
         return self._run(plan)
 
-    def continue_answer(self, turn_id: str) -> AsyncGenerator[ChatEvent, None]:
+    def continue_answer(
+        self, turn_id: str, prepare: PreparePrompt | None = None
+    ) -> AsyncGenerator[ChatEvent, None]:
         """Go on with a stopped answer. The whole is a new turn beside it, beginning with the same text."""
 
         async def plan() -> _Plan:
@@ -150,7 +152,7 @@ class ChatSession:
                 raise InvalidRequestError("there is no text of an answer to continue")
             if turn.state == "partial":
                 raise InvalidRequestError("this answer is still being written")
-            return _Plan(chat_id=turn.chat_id, parent_id=turn.parent_id, continues=turn)
+            return _Plan(chat_id=turn.chat_id, parent_id=turn.parent_id, continues=turn, prepare=prepare)
 
         return self._run(plan)
 

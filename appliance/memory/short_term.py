@@ -66,6 +66,21 @@ class HybridMemory:
 MemoryPolicy = FullMemory | SlidingWindow | SummaryMemory | HybridMemory
 
 
+def policy_named(name: Literal["full", "sliding_window", "summary", "hybrid"]) -> MemoryPolicy:
+    """Return the policy of a name, with its usual values."""
+    match name:
+        case "full":
+            return FullMemory()
+        case "sliding_window":
+            return SlidingWindow()
+        case "summary":
+            return SummaryMemory()
+        case "hybrid":
+            return HybridMemory()
+        case _:
+            assert_never(name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """Turns that stand or fall together, and the messages they are for a model."""

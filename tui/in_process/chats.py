@@ -1,49 +1,50 @@
-"""Chats of the terminal interface: stored by `memory`, answered by the gateway."""
+"""Chats of the terminal interface: stored by `memory`, answered by the gateway or from documents."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Sequence
 
-from appliance.context.budget import ContextBudget
-from appliance.context.builder import ContextBuilder
-from appliance.context.counting import RequestCounter
-from appliance.context.receipt import ContextReceipt
-from appliance.core.messages import Conversation, SystemMessage
-from appliance.core.requests import GenerateRequest, SamplingParams
+from appliance.core.errors import InvalidRequestError
+from appliance.core.requests import SamplingParams
 from appliance.gateway import Gateway
+from appliance.memory.chat_prompt import AnswerChoice, ChatPrompt, RecallFacts, no_facts
 from appliance.memory.chats import Shelf
 from appliance.memory.conversations import Conversations
+from appliance.memory.document_prompt import DocumentScope, is_from_documents
+from appliance.memory.events import ChatEvent
 from appliance.memory.markdown import export_markdown
-from appliance.memory.prompt import PreparedPrompt, branch_messages
+from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding
 from appliance.memory.search import ChatHit
-from appliance.memory.session import ChatEvent, ChatSession
-from appliance.memory.turns import Branches, Chat, Turn
-from tui.session import ReceiptView
+from appliance.memory.session import ChatSession
+from appliance.memory.turns import Branches, Chat, Summary, Turn
+from tui.in_process.sources import sourced_answer
+from tui.rows import ReceiptView, SourcedAnswer
 
-_RESERVED_SHARE = 0.25
-_MOST_RESERVED_TOKENS = 1024
-
-
-@dataclass(slots=True, kw_only=True)
-class AnswerChoice:
-    """Which model answers and how tokens are chosen; the user changes it while the program runs."""
-
-    model: str
-    sampling: SamplingParams
+DocumentPrompts = Callable[[DocumentScope], PreparePrompt]
+"""Returns what prepares the prompt of a question to documents."""
+ScopeOf = Callable[[str], DocumentScope]
+"""Returns the documents that a question names with @. May block."""
 
 
 class StoredChats:
     """`ChatPort` over one database and one gateway. Reads and writes happen in threads."""
 
-    def __init__(self, conversations: Conversations, gateway: Gateway, choice: AnswerChoice) -> None:
+    def __init__(
+        self,
+        conversations: Conversations,
+        gateway: Gateway,
+        choice: AnswerChoice,
+        *,
+        documents: DocumentPrompts,
+        scope_of: ScopeOf,
+        recall: RecallFacts = no_facts,
+    ) -> None:
         self._conversations = conversations
-        self._gateway = gateway
-        self._choice = choice
-        self._counter = RequestCounter(gateway.count_tokens)
-        self._session = ChatSession(conversations, gateway.stream, self._prepare)
+        self._documents = documents
+        self._scope_of = scope_of
+        self._usual = ChatPrompt(gateway, conversations, choice, recall=recall)
+        self._session = ChatSession(conversations, gateway.stream, self._usual)
 
     async def list_chats(self, shelf: Shelf = "current") -> list[Chat]:
         """Return the chats of a shelf, pinned ones first."""
@@ -116,53 +117,68 @@ class StoredChats:
             sampling=_sampling_line(sent.sampling),
         )
 
+    async def sources(self, turn_id: str) -> SourcedAnswer | None:
+        """Return what an answer from documents stands on; None for any other."""
+        receipt_json = await asyncio.to_thread(self._conversations.turns.receipt_of, turn_id)
+        return sourced_answer(receipt_json)
+
+    async def summaries(self, chat_id: str) -> list[Summary]:
+        """Return the summaries that stand for older turns of a chat."""
+        return await asyncio.to_thread(self._conversations.summaries.of_chat, chat_id)
+
     def ask(self, chat_id: str, text: str) -> AsyncGenerator[ChatEvent, None]:
         """Ask at the end of the branch that is shown."""
         return self._session.ask(chat_id, text)
 
+    def ask_documents(self, chat_id: str, text: str, scope: DocumentScope) -> AsyncGenerator[ChatEvent, None]:
+        """Put a question to documents at the end of the branch that is shown."""
+        return self._session.ask(chat_id, text, prepare=self._documents(scope))
+
     def edit(self, turn_id: str, text: str) -> AsyncGenerator[ChatEvent, None]:
-        """Ask a question in other words, on a branch beside it."""
-        return self._session.edit(turn_id, text)
+        """Ask a question in other words, on a branch beside it; one to documents stays one."""
+        return self._session.edit(turn_id, text, prepare=self._as_before(turn_id))
 
     def regenerate(self, turn_id: str) -> AsyncGenerator[ChatEvent, None]:
-        """Answer again, on a branch beside the old answer."""
-        return self._session.regenerate(turn_id)
+        """Answer again, on a branch beside the old answer, from documents where that was."""
+        return self._session.regenerate(turn_id, prepare=self._as_before(turn_id))
 
     def continue_answer(self, turn_id: str) -> AsyncGenerator[ChatEvent, None]:
         """Go on with a stopped answer."""
-        return self._session.continue_answer(turn_id)
+        return self._session.continue_answer(turn_id, prepare=self._unless_from_documents(turn_id))
 
     def cancel(self, chat_id: str) -> bool:
         """Stop the answer of a chat; what was written stays."""
         return self._session.cancel(chat_id)
 
-    async def _prepare(self, chat: Chat, branch: Sequence[Turn]) -> PreparedPrompt:
-        """Fit the branch into the window, counted by the model itself; what is cut is said."""
-        model, sampling = self._choice.model, self._choice.sampling
-        window = (await self._gateway.capabilities(model)).context_window
-        system = (SystemMessage(text=chat.system_text),) if chat.system_text else ()
-        request = GenerateRequest(
-            conversation=Conversation((*system, *branch_messages(branch))),
-            model=model,
-            sampling=sampling,
-            owner=self._conversations.owner,
-        )
-        reserved = min(sampling.max_tokens or _MOST_RESERVED_TOKENS, int(window * _RESERVED_SHARE))
-        budget = ContextBudget(context_window=window, reserved_tokens=reserved)
-        built = await ContextBuilder(self._counter, budget).build(request)
-        return PreparedPrompt(
-            request=built.request,
-            receipt_json=json.dumps(built.receipt.to_json()),
-            marker=_cut_marker(built.receipt),
-        )
+    def _as_before(self, turn_id: str) -> PreparePrompt:
+        """Prepare as the answer to this turn, or this answer, was prepared."""
 
+        async def prepare(chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
+            if not await asyncio.to_thread(self._was_from_documents, turn_id):
+                return await self._usual(chat, branch, on_folding)
+            scope = await asyncio.to_thread(self._scope_of, branch[-1].text)
+            return await self._documents(scope)(chat, branch, on_folding)
 
-def _cut_marker(receipt: ContextReceipt) -> str:
-    if receipt.is_whole:
-        return ""
-    cut = receipt.section("turns")
-    count = sum(entry.outcome != "kept" for entry in cut.entries)
-    return f"{count} earlier exchanges ({cut.cut_tokens:,} tokens) are not in the prompt: they do not fit"
+        return prepare
+
+    def _unless_from_documents(self, turn_id: str) -> PreparePrompt:
+        async def prepare(chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
+            if await asyncio.to_thread(self._was_from_documents, turn_id):
+                raise InvalidRequestError(
+                    "an answer from documents cannot be continued", hint="r asks the documents again"
+                )
+            return await self._usual(chat, branch, on_folding)
+
+        return prepare
+
+    def _was_from_documents(self, turn_id: str) -> bool:
+        turns = self._conversations.turns
+        turn = turns.get(turn_id)
+        answers = [turn] if turn.role == "assistant" else []
+        if turn.role == "user":
+            answers = [one for one in turns.all_turns(turn.chat_id) if one.parent_id == turn_id]
+        sent = [turns.request_of(one.id) for one in answers if one.role == "assistant"]
+        return any(one is not None and is_from_documents(one) for one in sent)
 
 
 def _sampling_line(sampling: SamplingParams) -> str:

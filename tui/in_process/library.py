@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from appliance.config import Settings
 from appliance.core.requests import LOCAL_OWNER
 from appliance.gateway import Gateway
+from appliance.memory.chat_prompt import AnswerChoice
+from appliance.memory.document_prompt import DocumentScope
+from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding
+from appliance.memory.turns import Chat, Turn
 from tui.in_process.streaming import Report, reported
-from tui.session import (
+from tui.mentions import scope_of, without_mentions
+from tui.rows import (
     DocumentRow,
+    NamedSource,
     PassageRow,
     SearchView,
-    SourcedAnswer,
-    SourceRow,
     WorkEvent,
     WorkLine,
     WorkProgress,
 )
 
 if TYPE_CHECKING:
-    from appliance.context.answers import DocumentAnswer, NumberedCitation
     from appliance.retrieval.ingest import FileResult
     from appliance.retrieval.library import Library
     from appliance.retrieval.records import DocumentRecord
     from appliance.retrieval.search import SearchRequest
+    from appliance.retrieval.store import DocumentStore
     from appliance.retrieval.trace import CandidateTrace, SearchHit
 
 _LIMIT = 12
@@ -38,8 +42,9 @@ _SHOWN_CUT = 12
 class LibraryOfDocuments:
     """`LibraryPort` over the library of the data folder, opened when it is first needed."""
 
-    def __init__(self, settings: Settings, gateway: Callable[[], Gateway]) -> None:
+    def __init__(self, settings: Settings, gateway: Callable[[], Gateway], choice: AnswerChoice) -> None:
         self._settings = settings
+        self._choice = choice
         self._gateway = gateway
         self._library: Library | None = None
         self._opening = threading.Lock()
@@ -69,33 +74,40 @@ class LibraryOfDocuments:
             self._search, SearchRequest(question=question, owner=LOCAL_OWNER, limit=_LIMIT)
         )
 
-    async def ask(self, question: str, model: str) -> SourcedAnswer:
-        """Answer a question from the documents, every quote verified."""
-        from appliance.context.asking import DocumentAsker
-        from appliance.context.question import DocumentQuestion
+    async def names(self) -> list[NamedSource]:
+        """Return what a question can name: collections, then documents that have text."""
+        return await asyncio.to_thread(self._names)
 
-        library = await asyncio.to_thread(self._open)
-        asker = DocumentAsker(self._gateway(), library)
-        return _sourced(await asker.answer(DocumentQuestion(question=question, model=model)))
+    def prompt(self, scope: DocumentScope) -> PreparePrompt:
+        """Return what puts a question to documents; the library is opened when it is asked."""
+
+        async def prepare(chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
+            from appliance.context.asking import DocumentAsker
+            from appliance.memory.document_prompt import DocumentPrompt
+
+            question = replace(branch[-1], text=without_mentions(branch[-1].text))
+            asker = DocumentAsker(self._gateway(), await asyncio.to_thread(self.opened))
+            return await DocumentPrompt(asker, model=self._choice.model, scope=scope)(
+                chat, [*branch[:-1], question], on_folding
+            )
+
+        return prepare
+
+    def scope_of(self, question: str) -> DocumentScope:
+        """Return the documents that a question names with @."""
+        return scope_of(question, self._names())[0]
 
     async def text_of(self, document_id: str) -> str:
         """Return a document's text."""
         return await asyncio.to_thread(self._text_of, document_id)
 
-    def _open(self) -> Library:
-        from appliance.catalog.catalog import Catalog
-        from appliance.catalog.store import ModelStore
-        from appliance.retrieval.library import Library
+    def opened(self) -> Library:
+        """Return the library, opened and checked when it is first needed. Blocks."""
+        from appliance.app import open_library
 
         with self._opening:
             if self._library is None:
-                embedder = Catalog(ModelStore(self._settings.models_dir)).local(self._settings.embedder)
-                library = Library.open(
-                    self._settings.data_dir,
-                    embedder.path,
-                    index_uri=self._settings.index_uri,
-                    language=self._settings.text_language,
-                )
+                library = open_library(self._settings)
                 try:
                     library.check()
                 except BaseException:
@@ -104,13 +116,25 @@ class LibraryOfDocuments:
                 self._library = library
             return self._library
 
+    def _names(self) -> list[NamedSource]:
+        from appliance.retrieval.store import DocumentStore
+        from appliance.storage.database import STORE_FILE, Database
+
+        if self._library is not None:
+            return named_sources(self._library.store)
+        database = Database(self._settings.data_dir / STORE_FILE)
+        try:
+            return named_sources(DocumentStore(database))
+        finally:
+            database.close()
+
     def _documents(self) -> list[DocumentRow]:
-        return [_document_row(record) for record in self._open().store.documents(LOCAL_OWNER)]
+        return [_document_row(record) for record in self.opened().store.documents(LOCAL_OWNER)]
 
     def _add(self, path: str, collection: str, report: Report, stop: threading.Event) -> None:
         from appliance.retrieval.files import find_files
 
-        library = self._open()
+        library = self.opened()
         outcome = library.ingestion.add(
             find_files([path]),
             owner=LOCAL_OWNER,
@@ -126,14 +150,14 @@ class LibraryOfDocuments:
         library.fill_vectors(on_vectors, should_stop=stop.is_set)
 
     def _remove(self, document_id: str) -> str:
-        library = self._open()
+        library = self.opened()
         removal = library.remove(LOCAL_OWNER, library.select(LOCAL_OWNER, [document_id]))
         names = ", ".join(record.name for record in removal.documents)
         rest = "; ".join(removal.remains) or "no trace left in table, full text or vectors"
         return f"removed {names}: {removal.removed_chunks} passages; {rest}"
 
     def _search(self, request: SearchRequest) -> SearchView:
-        result = self._open().searcher.search(request)
+        result = self.opened().searcher.search(request)
         trace = result.trace
         traced = {candidate.chunk_id: candidate for candidate in trace.candidates}
         cut = [candidate for candidate in trace.candidates if candidate.cut is not None]
@@ -146,7 +170,7 @@ class LibraryOfDocuments:
         )
 
     def _text_of(self, document_id: str) -> str:
-        document = self._open().store.parsed(LOCAL_OWNER, document_id)
+        document = self.opened().store.parsed(LOCAL_OWNER, document_id)
         return document.text if document else ""
 
 
@@ -173,6 +197,17 @@ class _Listener:
         self._report(WorkLine(text=f"{result.outcome} {result.source}{why}", is_bad=bad))
 
 
+def named_sources(store: DocumentStore) -> list[NamedSource]:
+    """Return the collections of a store, then its documents that have text."""
+    collections = [NamedSource(name=name, kind="collection") for name in store.collections(LOCAL_OWNER)]
+    documents = [
+        NamedSource(name=record.name, kind="document", document_id=record.document_id)
+        for record in store.documents(LOCAL_OWNER)
+        if record.chunk_count
+    ]
+    return [*collections, *documents]
+
+
 def _document_row(record: DocumentRecord) -> DocumentRow:
     return DocumentRow(
         document_id=record.document_id,
@@ -194,42 +229,6 @@ def _problem(record: DocumentRecord) -> str:
     if record.pages_without_text:
         parts.append(f"{len(record.pages_without_text)} pages have no text")
     return "; ".join(parts)
-
-
-_VERDICTS = {
-    "verified": "verified word for word",
-    "near": "verified; white space or hyphens differ",
-    "wrong_source": "verified; the model named another source",
-    "absent": "not in the documents",
-}
-
-
-def _sourced(answer: DocumentAnswer) -> SourcedAnswer:
-    notes = [str(answer.coverage), *answer.notes]
-    if answer.kind == "refused":
-        return SourcedAnswer(text=answer.evidence.refusal, sources=(), notes=tuple(notes))
-    if answer.kind == "quoted_only":
-        notes.append("nothing of the model's own words stands in the documents; this is their quote")
-    unsupported = [one.text for one in answer.sentences if not one.is_supported]
-    notes += [f"UNVERIFIED: {' '.join(text.split())}" for text in unsupported]
-    if answer.failure is not None:
-        notes.append(f"the model failed: {answer.failure.message}")
-    return SourcedAnswer(text=answer.text, sources=tuple(map(_source, answer.citations)), notes=tuple(notes))
-
-
-def _source(one: NumberedCitation) -> SourceRow:
-    citation = one.citation
-    return SourceRow(
-        number=one.number,
-        name=Path(citation.source).name or "no document",
-        place=citation.place,
-        quote=citation.quote,
-        verdict=_VERDICTS[citation.verdict],
-        is_verified=one.is_shown_as_true,
-        document_id=citation.document_id,
-        start=citation.start,
-        end=citation.end,
-    )
 
 
 def _passage(hit: SearchHit, trace: CandidateTrace | None) -> PassageRow:

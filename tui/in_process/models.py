@@ -21,7 +21,7 @@ from appliance.core.errors import ApplianceError, ModelNotFoundError
 from appliance.engine.used_features import read_used_features
 from appliance.gateway import Gateway
 from tui.in_process.streaming import Report, reported
-from tui.session import Fit, ModelRow, WorkEvent, WorkLine, WorkProgress
+from tui.rows import Fit, ModelRow, WorkEvent, WorkLine, WorkProgress
 
 # While only a file's size is known, context and runtime are guessed on top of it.
 _GUESSED_OVERHEAD = 1.2

@@ -8,18 +8,23 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from appliance.app import Appliance, build_appliance
+from appliance.app import Appliance, build_appliance, open_facts
 from appliance.config import Settings
 from appliance.core.errors import InvalidRequestError
 from appliance.core.requests import SamplingParams
 from appliance.gateway import Gateway
+from appliance.memory.chat_prompt import AnswerChoice, no_facts
 from appliance.memory.conversations import Conversations
+from appliance.memory.fact_recall import FactRecall
 from appliance.memory.schema import CONVERSATIONS, FACTS
+from appliance.memory.short_term import policy_named
 from appliance.storage.database import STORE_FILE, Database
-from tui.in_process.chats import AnswerChoice, StoredChats
+from tui.in_process.chats import StoredChats
+from tui.in_process.extraction import ExtractionOfDocuments
 from tui.in_process.library import LibraryOfDocuments
+from tui.in_process.memory import MemoryOfUser
 from tui.in_process.models import CatalogueOfModels
-from tui.session import SettingRow
+from tui.rows import SettingRow
 
 _KEPT_HISTORY = 1000
 _LOG_TAIL_BYTES = 60_000
@@ -33,12 +38,18 @@ class InProcessSession:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._choice = AnswerChoice(model=settings.model, sampling=settings.default_sampling())
+        self._choice = AnswerChoice(
+            model=settings.model,
+            sampling=settings.default_sampling(),
+            memory=policy_named(settings.memory),
+        )
         self._appliance: Appliance | None = None
         self._database: Database | None = None
         self._chats: StoredChats | None = None
         self._models: CatalogueOfModels | None = None
-        self._library = LibraryOfDocuments(settings, self._gateway)
+        self._memory: MemoryOfUser | None = None
+        self._library = LibraryOfDocuments(settings, self._gateway, self._choice)
+        self._extraction = ExtractionOfDocuments(self._library, self._gateway, self._choice)
 
     @property
     def chats(self) -> StoredChats:
@@ -56,6 +67,17 @@ class InProcessSession:
     def library(self) -> LibraryOfDocuments:
         """The documents."""
         return self._library
+
+    @property
+    def memory(self) -> MemoryOfUser:
+        """The long-term facts; the session must be open."""
+        assert self._memory is not None
+        return self._memory
+
+    @property
+    def extraction(self) -> ExtractionOfDocuments:
+        """Rows out of documents."""
+        return self._extraction
 
     @property
     def model(self) -> str:
@@ -89,13 +111,23 @@ class InProcessSession:
         self._database = await asyncio.to_thread(Database, path, [CONVERSATIONS, FACTS])
         self._appliance = build_appliance(self._settings)
         conversations = Conversations(self._database)
-        self._chats = StoredChats(conversations, self._appliance.gateway, self._choice)
+        facts = open_facts(self._settings, self._database)
+        mode = self._settings.facts
+        self._memory = MemoryOfUser(facts, conversations, self._gateway, self._choice, mode=mode)
+        self._chats = StoredChats(
+            conversations,
+            self._appliance.gateway,
+            self._choice,
+            documents=self._library.prompt,
+            scope_of=self._library.scope_of,
+            recall=no_facts if mode == "off" else FactRecall(facts),
+        )
         self._models = CatalogueOfModels(self._settings, self._appliance.gateway)
 
     async def close(self) -> None:
         """Unload models, end parsers and close the store."""
         if self._appliance is not None:
-            await self._appliance.gateway.close()
+            await self._appliance.__aexit__(None, None, None)
         await asyncio.to_thread(self._library.close)
         if self._database is not None:
             await asyncio.to_thread(self._database.close)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 
 from appliance.core.errors import CancelledRequestError
-from tui.session import WorkEvent, WorkLine
+from tui.rows import WorkEvent, WorkLine
 
 Report = Callable[[WorkEvent], None]
 

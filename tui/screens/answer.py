@@ -14,8 +14,8 @@ from textual.widgets.option_list import Option
 
 from appliance.core.errors import ApplianceError
 from tui.clean import shown_line
+from tui.rows import SourcedAnswer, SourceRow
 from tui.screens.frame import Frame
-from tui.session import SourcedAnswer, SourceRow
 from tui.widgets.plain import Plain
 
 _NEIGHBOURHOOD_CHARACTERS = 20_000
@@ -30,16 +30,17 @@ class AnswerScreen(Frame):
         Binding("c", "copy_answer", "Copy"),
     ]
 
-    def __init__(self, question: str, answer: SourcedAnswer) -> None:
+    def __init__(self, question: str, text: str, answer: SourcedAnswer) -> None:
         super().__init__()
         self._question = question
+        self._text = text
         self._answer = answer
 
     def compose(self) -> ComposeResult:
         yield Plain(shown_line(self._question), classes="page-title")
         with Horizontal(id="both"):
             with VerticalScroll(id="answer"):
-                yield Plain(self._answer.text)
+                yield Plain(self._text)
                 yield Plain("\n".join(self._answer.notes), classes="notes")
             yield OptionList(id="sources", markup=False)
         yield Footer(compact=True, show_command_palette=False)
@@ -73,7 +74,7 @@ class AnswerScreen(Frame):
     def action_copy_answer(self) -> None:
         """Copy the answer with its sources."""
         sources = [f"[{row.number}] {row.name} {row.place}: “{row.quote}”" for row in self._answer.sources]
-        self.copy("\n".join([self._answer.text, "", *sources]), "answer")
+        self.copy("\n".join([self._text, "", *sources]), "answer")
 
 
 class QuotePage(Frame):

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import TYPE_CHECKING, ClassVar, assert_never
+from typing import TYPE_CHECKING, ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Footer, OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from appliance.core.errors import ApplianceError, CancelledRequestError, InternalError
-from appliance.core.events import (
-    Completed,
-    Failed,
-    LoadProgress,
-    PrefillProgress,
-    ReasoningDelta,
-    StreamEvent,
-    TextDelta,
-    ToolCallDelta,
-    UsageReported,
-)
-from appliance.core.usage import Timings, Usage
+from appliance.core.errors import ApplianceError
 from appliance.memory.turns import Chat, Turn
 from tui.clean import shown_line
-from tui.commands import completions, is_command
+from tui.commands import is_command
 from tui.receipt_text import sections_of
+from tui.screens.answer_flow import AnswerEnded, AnswerFlow, EventArrived
 from tui.screens.chat_actions import ChatActions
+from tui.screens.chat_completion import Completion
 from tui.screens.frame import Frame
 from tui.screens.help import WELCOME
+from tui.screens.text_page import TextPage
+from tui.widgets.copy_button import CopyButton
+from tui.widgets.fold import Fold
+from tui.widgets.hints import Hints
 from tui.widgets.meter import Meter
 from tui.widgets.plain import Plain
 from tui.widgets.prompt import Prompt
@@ -44,10 +35,10 @@ from tui.widgets.transcript import Transcript
 from tui.widgets.turn import TurnView
 
 if TYPE_CHECKING:
-    from appliance.memory.session import ChatEvent
+    from appliance.memory.events import ChatEvent
 
 _SHOWN_CHATS = 200
-_MOST_HINTS = 7
+_DETAILED_TURNS = 40
 
 
 class ChatScreen(Frame):
@@ -56,29 +47,15 @@ class ChatScreen(Frame):
     CSS_PATH = "chat.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop", priority=True),
-        Binding("ctrl+n", "new_chat", "New", priority=True),
-        Binding("ctrl+t", "receipt", "Receipt", priority=True),
+        Binding("ctrl+n", "new_chat", "New", priority=True, id="new_chat"),
+        Binding("ctrl+t", "receipt", "Receipt", priority=True, id="receipt"),
         Binding("ctrl+c", "copy_or_stop", "Copy", show=False, priority=True),
-        Binding("f2", "app.show('chats')", "Chats", priority=True),
-        Binding("f3", "app.show('library')", "Library", priority=True),
-        Binding("f4", "app.show('models')", "Models", priority=True),
-        Binding("ctrl+p", "app.command_palette", "All", priority=True),
-        Binding("ctrl+q", "app.quit", "Quit", priority=True),
+        Binding("f2", "app.show('chats')", "Chats", priority=True, id="chats"),
+        Binding("f3", "app.show('library')", "Library", priority=True, id="library"),
+        Binding("f4", "app.show('models')", "Models", priority=True, id="models"),
+        Binding("ctrl+p", "app.command_palette", "All", priority=True, id="palette"),
+        Binding("ctrl+q", "app.quit", "Quit", priority=True, id="quit"),
     ]
-
-    class EventArrived(Message):
-        """The answer went on."""
-
-        def __init__(self, event: ChatEvent) -> None:
-            super().__init__()
-            self.event = event
-
-    class AnswerEnded(Message):
-        """No event will come any more; `error` is why none could."""
-
-        def __init__(self, error: ApplianceError | None) -> None:
-            super().__init__()
-            self.error = error
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,11 +63,10 @@ class ChatScreen(Frame):
         self.chat: Chat | None = None
         self.last_answer: Turn | None = None
         self.editing: Turn | None = None
-        self._is_answering = False
-        self._phase_began_s = 0.0
-        self._phase = ""
         self._waiting = ""
         self._actions = ChatActions(self)
+        self._completion = Completion(self)
+        self._flow = AnswerFlow(self)
 
     def compose(self) -> ComposeResult:
         yield OptionList(id="sidebar", markup=False)
@@ -99,26 +75,26 @@ class ChatScreen(Frame):
             yield Plain(WELCOME, id="welcome")
             yield Transcript()
             yield Plain(id="pill")
-            yield Plain(id="hints")
+            yield Hints()
             yield Prompt()
             yield Meter()
             yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         """Begin with an empty chat; the session comes later."""
-        self.query_one(Transcript).display = False
+        self.transcript.display = False
         self.show_title()
-        self.query_one(Prompt).focus()
-        self.set_interval(0.25, self._tick)
+        self.prompt.focus()
+        self.set_interval(0.25, self._flow.tick)
 
     async def session_opened(self) -> None:
         """Show what needed the store."""
-        self.query_one(Prompt).set_history(self.session.read_history())
+        self.prompt.set_history(self.session.read_history())
         self.show_title()
         await self.refresh_sidebar()
         await self.refresh_window()
         waiting, self._waiting = self._waiting, ""
-        self.set_phase("")
+        self._flow.set_phase("")
         if waiting:
             self.post_message(Prompt.Submitted(waiting))
 
@@ -161,9 +137,14 @@ class ChatScreen(Frame):
         return self.query_one(Prompt)
 
     @property
+    def hints(self) -> Hints:
+        """The lines above the input."""
+        return self.query_one(Hints)
+
+    @property
     def is_answering(self) -> bool:
         """Whether an answer is being written."""
-        return self._is_answering
+        return self._flow.is_answering
 
     def show_title(self) -> None:
         """Show which model and which chat this is."""
@@ -181,9 +162,9 @@ class ChatScreen(Frame):
 
     async def open_chat(self, chat_id: str) -> None:
         """Show a chat at its end."""
-        if self._is_answering:
-            self.notify_plain("Stop the answer first: Esc", is_bad=True)
+        if not self.is_free():
             return
+        self._actions.left(self.chat)
         try:
             self.chat = await self.session.chats.get(chat_id)
             await self.show_turns(await self.session.chats.branch(chat_id))
@@ -192,192 +173,32 @@ class ChatScreen(Frame):
             return
         self.prompt.focus()
 
+    def is_free(self) -> bool:
+        """Say whether no answer is being written; tell the user where one is."""
+        if self.is_answering:
+            self.notify_plain("An answer is being written · Esc stops it", is_bad=True)
+        return not self.is_answering
+
     async def show_turns(self, turns: list[Turn]) -> None:
-        """Show a branch."""
-        branches = {}
-        for turn in turns[-40:]:
-            branches[turn.id] = await self.session.chats.branches_at(turn.id)
+        """Show a branch, with what was folded of it."""
+        chats = self.session.chats if turns else None
+        branches, sources, folds = {}, {}, {}
+        if chats is not None:
+            for turn in turns[-_DETAILED_TURNS:]:
+                branches[turn.id] = await chats.branches_at(turn.id)
+                if turn.role == "assistant" and (found := await chats.sources(turn.id)):
+                    sources[turn.id] = found
+            for summary in await chats.summaries(turns[0].chat_id):
+                folds[summary.last_turn_id] = summary
         self.last_answer = next((turn for turn in reversed(turns) if turn.role == "assistant"), None)
         self.query_one("#welcome").display = not turns
         self.transcript.display = bool(turns)
-        await self.transcript.show(turns, branches)
-        await self._show_meter_of(self.last_answer)
+        await self.transcript.show(turns, branches, sources, folds)
+        await self.show_meter_of(self.last_answer)
         self.show_title()
 
-    async def action_new_chat(self) -> None:
-        """Begin a new chat; it is stored with its first question."""
-        if self._is_answering:
-            self.notify_plain("Stop the answer first: Esc", is_bad=True)
-            return
-        self.chat = None
-        self.editing = None
-        await self.show_turns([])
-        self.prompt.focus()
-
-    def action_stop(self) -> None:
-        """Stop the answer; otherwise leave what is being done, and go back to the input."""
-        if self._is_answering:
-            if self.chat is not None:
-                self.session.chats.cancel(self.chat.id)
-            self.set_phase("stopping")
-        elif self.selections:
-            self.clear_selection()
-        elif self.editing is not None:
-            self.editing = None
-            self.prompt.write("")
-            self._show_hints("")
-        else:
-            self.prompt.focus()
-
-    def action_copy_or_stop(self) -> None:
-        """Copy what is selected; with nothing selected, stop the answer."""
-        chosen = self.get_selected_text() or self.prompt.selected_text
-        if chosen:
-            self.copy(chosen, "selection")
-        elif self._is_answering:
-            self.action_stop()
-        else:
-            self.notify_plain("Nothing is selected · Ctrl+Q leaves")
-
-    async def action_receipt(self) -> None:
-        """Open the receipt of the last answer."""
-        await self._actions.receipt(self.last_answer)
-
-    def set_phase(self, phase: str) -> None:
-        """Say what is happening; the meter counts its seconds."""
-        if phase != self._phase:
-            self._phase, self._phase_began_s = phase, time.monotonic()
-        self._tick()
-
-    def begin(self, events: AsyncGenerator[ChatEvent, None]) -> None:
-        """Show an answer while it is written."""
-        self._is_answering = True
-        self.editing = None
-        self.query_one("#welcome").display = False
-        self.transcript.display = True
-        self.set_phase("starting")
-        self._pump(events)
-
-    @work(exit_on_error=False, group="answer")
-    async def _pump(self, events: AsyncGenerator[ChatEvent, None]) -> None:
-        error: ApplianceError | None = None
-        try:
-            async with aclosing(events) as arriving:
-                async for event in arriving:
-                    self.post_message(self.EventArrived(event))
-        except ApplianceError as exc:
-            error = exc
-        except Exception as exc:  # noqa: BLE001  the task boundary: a bug ends the work, not the program
-            error = InternalError(f"{type(exc).__name__}: {exc}", hint="this is a bug of the appliance")
-        self.post_message(self.AnswerEnded(error))
-
-    def ask_documents(self, question: str) -> None:
-        """Ask the documents, and show the answer beside its sources."""
-        if not question:
-            self.notify_plain("/ask needs a question", is_bad=True)
-        elif self._is_answering:
-            self.notify_plain("An answer is being written · Esc stops it", is_bad=True)
-        else:
-            self.set_phase("asking the documents")
-            self._ask_documents(question)
-
-    @work(exclusive=True, group="documents")
-    async def _ask_documents(self, question: str) -> None:
-        from tui.screens.answer import AnswerScreen
-
-        try:
-            answer = await self.session.library.ask(question, self.session.model)
-            await self.app.push_screen(AnswerScreen(question, answer))
-        except ApplianceError as exc:
-            self.tell(exc)
-        finally:
-            self.set_phase("")
-
-    @on(EventArrived)
-    async def _take_event(self, message: EventArrived) -> None:
-        event = message.event
-        match event.kind:
-            case "turn_saved":
-                await self._take_question(event.turn)
-            case "history_folded":
-                await self.transcript.add_remark(f"── {event.text} ──")
-            case "answer_begun":
-                await self._take_begun(event.turn)
-            case "answer_saved":
-                await self._take_saved(event.turn)
-            case _:
-                self._take_stream_event(event)
-
-    def _take_stream_event(self, event: StreamEvent) -> None:
-        match event:
-            case LoadProgress():
-                self.set_phase(f"loading the model {event.fraction:.0%}")
-            case PrefillProgress():
-                share = f"{event.processed_tokens:,}/{event.total_tokens:,}"
-                self.set_phase(f"reading {share} ({event.cached_tokens:,} reused)")
-                usage = Usage(input_tokens=event.total_tokens, cached_tokens=event.cached_tokens)
-                self.meter.change(usage=usage, sections=(), timings=Timings())
-            case TextDelta():
-                self.set_phase("writing")
-                self.transcript.write_live(event.text)
-            case ReasoningDelta():
-                self.set_phase("thinking")
-                self.transcript.write_live_reasoning(event.text)
-            case UsageReported():
-                self.meter.change(usage=event.usage)
-            case Completed() | Failed():
-                self.meter.change(usage=event.usage, timings=event.timings)
-            case ToolCallDelta():
-                self.set_phase(f"calling {shown_line(event.name, 40)}")
-            case _:
-                assert_never(event)
-
-    async def _take_question(self, turn: Turn) -> None:
-        shown_ids = [shown.id for shown in self.transcript.turns]
-        if turn.parent_id in shown_ids or not shown_ids:
-            await self._cut_below(turn.parent_id)
-            await self.transcript.add(turn)
-        else:
-            await self.show_turns([turn])
-        self.transcript.follow()
-
-    async def _take_begun(self, turn: Turn) -> None:
-        await self._cut_below(turn.parent_id)
-        self.model_state = "ready"
-        self.show_title()
-        await self.transcript.begin_live(turn)
-        self.transcript.follow()
-
-    async def _cut_below(self, parent_id: str | None) -> None:
-        """Take away the turns of the branch that is left."""
-        turns = list(self.transcript.turns)
-        place = next((n + 1 for n, turn in enumerate(turns) if turn.id == parent_id), 0)
-        if place < len(turns):
-            await self.transcript.show(turns[:place], {})
-
-    async def _take_saved(self, turn: Turn) -> None:
-        await self.transcript.end_live(turn)
-        self.last_answer = turn
-        branches = await self.session.chats.branches_at(turn.id)
-        if view := self.transcript.view_of(turn.id):
-            view.set_turn(turn, branches)
-        await self._show_meter_of(turn)
-
-    @on(AnswerEnded)
-    async def _end_answer(self, message: AnswerEnded) -> None:
-        await self.transcript.end_live()
-        self._is_answering = False
-        self.set_phase("")
-        if message.error is not None and not isinstance(message.error, CancelledRequestError):
-            self.tell(message.error)
-        if self.chat is not None:
-            self.chat = await self.session.chats.get(self.chat.id)
-            if message.error is not None:
-                await self.show_turns(await self.session.chats.branch(self.chat.id))
-        self.show_title()
-        await self.refresh_sidebar()
-
-    async def _show_meter_of(self, turn: Turn | None) -> None:
+    async def show_meter_of(self, turn: Turn | None) -> None:
+        """Let the meter show what an answer took."""
         if turn is None or turn.answer is None:
             self.meter.set_state(type(self.meter.state)(window_tokens=self.meter.state.window_tokens))
             return
@@ -388,6 +209,66 @@ class ChatScreen(Frame):
             sections=sections_of(receipt.receipt_json),
         )
 
+    async def action_new_chat(self) -> None:
+        """Begin a new chat; it is stored with its first question."""
+        if not self.is_free():
+            return
+        self._actions.left(self.chat)
+        self.chat = None
+        self.editing = None
+        await self.show_turns([])
+        self.prompt.focus()
+
+    def action_stop(self) -> None:
+        """Stop the answer; otherwise leave what is being done, and go back to the input."""
+        if self.is_answering:
+            if self.chat is not None:
+                self.session.chats.cancel(self.chat.id)
+            self._flow.set_phase("stopping")
+        elif self.selections:
+            self.clear_selection()
+        elif self.editing is not None:
+            self.editing = None
+            self.prompt.write("")
+            self._completion.show("")
+        else:
+            self.prompt.focus()
+
+    def action_copy_or_stop(self) -> None:
+        """Copy what is selected; with nothing selected, stop the answer."""
+        chosen = self.get_selected_text() or self.prompt.selected_text
+        if chosen:
+            self.copy(chosen, "selection")
+        elif self.is_answering:
+            self.action_stop()
+        else:
+            self.notify_plain("Nothing is selected · Ctrl+Q leaves")
+
+    async def action_receipt(self) -> None:
+        """Open the receipt of the last answer."""
+        await self._actions.receipt(self.last_answer)
+
+    def begin(self, events: AsyncGenerator[ChatEvent, None]) -> None:
+        """Show an answer while it is written."""
+        self.editing = None
+        self.query_one("#welcome").display = False
+        self.transcript.display = True
+        self._flow.begin(events)
+
+    @on(EventArrived)
+    async def _take_event(self, message: EventArrived) -> None:
+        await self._flow.take(message.event)
+
+    @on(AnswerEnded)
+    async def _end_answer(self, message: AnswerEnded) -> None:
+        await self._flow.end(message.error)
+        if self.chat is not None:
+            self.chat = await self.session.chats.get(self.chat.id)
+            if message.error is not None:
+                await self.show_turns(await self.session.chats.branch(self.chat.id))
+        self.show_title()
+        await self.refresh_sidebar()
+
     @on(Prompt.Submitted)
     async def _submit(self, message: Prompt.Submitted) -> None:
         text = message.text
@@ -396,55 +277,47 @@ class ChatScreen(Frame):
         if not self.is_open:
             self._waiting = text
             self.prompt.write("")
-            self.set_phase("opening the store, then sending")
+            self._flow.set_phase("opening the store, then sending")
             return
         if is_command(text.strip()):
             self.prompt.write("")
             await self._actions.command(text.strip())
-            return
-        if self._is_answering:
-            self.notify_plain("An answer is being written · Esc stops it", is_bad=True)
-            return
-        await self._send(text.removeprefix("/") if text.startswith("//") else text)
+        elif self.is_free():
+            await self.send(text.removeprefix("/") if text.startswith("//") else text)
 
-    async def _send(self, text: str) -> None:
+    async def send(self, text: str, *, asks_documents: bool = False) -> None:
+        """Ask at the end of the chat, or in place of the question being edited."""
         edited, self.editing = self.editing, None
         try:
+            scope = await self._completion.scope_of(text)
             if self.chat is None:
                 self.chat = await self.session.chats.create()
         except ApplianceError as exc:
+            self.editing = edited
+            self.prompt.write(text)
             self.tell(exc)
             return
         self.prompt.write("")
         self.prompt.remember(text)
+        self._actions.asked()
         await asyncio.to_thread(self.session.add_history, text)
         chats = self.session.chats
-        self.begin(chats.edit(edited.id, text) if edited else chats.ask(self.chat.id, text))
+        if edited is not None:
+            self.begin(chats.edit(edited.id, text))
+        elif asks_documents or scope.collections or scope.document_ids:
+            self.begin(chats.ask_documents(self.chat.id, text, scope))
+        else:
+            self.begin(chats.ask(self.chat.id, text))
 
     @on(TextArea.Changed, "#prompt")
     def _note_draft(self) -> None:
-        text = self.prompt.text
-        self.meter.change(draft_characters=len(text))
-        self._show_hints(text)
-
-    def _show_hints(self, text: str) -> None:
-        hints = self.query_one("#hints", Plain)
-        found = completions(text)
-        lines = [f"{command.usage:<28} {command.summary}" for command in found[:_MOST_HINTS]]
-        if len(found) > _MOST_HINTS:
-            lines.append(f"… {len(found) - _MOST_HINTS} more · Tab completes")
-        if self.editing is not None:
-            lines = ["editing an earlier question · Enter sends it on a new branch · Esc leaves it"]
-        hints.set_class(bool(lines), "shown")
-        hints.show("\n".join(lines))
+        self.meter.change(draft_characters=len(self.prompt.text))
+        self._completion.show(self.prompt.text)
 
     @on(Prompt.CompletionWanted)
     def _complete(self) -> None:
-        found = completions(self.prompt.text)
-        if found:
-            exact = [command.name for command in found]
-            current = self.prompt.text
-            self.prompt.write(exact[1] if current == exact[0] and len(exact) > 1 else f"{exact[0]}")
+        if not self._completion.complete() and (views := list(self.query(TurnView))):
+            views[-1].focus()
 
     @on(Prompt.HistoryWanted)
     async def _search_history(self) -> None:
@@ -463,9 +336,6 @@ class ChatScreen(Frame):
                 self.transcript.scroll_page_up(animate=False)
             case "pagedown":
                 self.transcript.scroll_page_down(animate=False)
-            case "tab":
-                if views := list(self.query(TurnView)):
-                    views[-1].focus()
             case "home" | "ctrl+home":
                 self.transcript.scroll_home(animate=False)
             case _:
@@ -482,6 +352,16 @@ class ChatScreen(Frame):
     async def _do_with_turn(self, message: TurnView.Wanted) -> None:
         await self._actions.with_turn(message.turn, message.action)
 
+    @on(Fold.Opened)
+    async def _read_summary(self, message: Fold.Opened) -> None:
+        summary = message.summary
+        title = f"Summary of {len(summary.covered_turn_ids)} turns, written by {summary.made_by}"
+        await self.app.push_screen(TextPage(title, summary.text))
+
+    @on(CopyButton.Pressed)
+    def _copy_code(self, message: CopyButton.Pressed) -> None:
+        self.copy(message.code, "code")
+
     @on(Meter.Opened)
     async def _open_receipt(self) -> None:
         await self.action_receipt()
@@ -490,11 +370,3 @@ class ChatScreen(Frame):
     async def _open_from_sidebar(self, event: OptionList.OptionSelected) -> None:
         if event.option.id:
             await self.open_chat(event.option.id)
-
-    def _tick(self) -> None:
-        waited_s = time.monotonic() - self._phase_began_s
-        phase = self._phase
-        if phase and phase != "writing" and waited_s >= 1:
-            phase = f"{phase} {waited_s:.0f} s"
-        if phase != self.meter.state.phase:
-            self.meter.change(phase=phase)

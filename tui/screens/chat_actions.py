@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from appliance.core.errors import ApplianceError, InvalidRequestError
 from appliance.memory.turns import Chat, Turn
 from tui.commands import parse_command
+from tui.files import write_new
 from tui.receipt_text import receipt_lines
 from tui.screens.dialogs import Pick
 from tui.screens.places import Place
+from tui.screens.remembering import Remembering
 from tui.screens.text_page import TextPage
 from tui.widgets.turn import TurnView
 
@@ -24,6 +25,8 @@ _PLACES: dict[str, Place] = {
     "/help": "help",
     "/models": "models",
     "/library": "library",
+    "/memory": "memory",
+    "/extract": "extract",
     "/settings": "settings",
     "/log": "log",
 }
@@ -35,6 +38,15 @@ class ChatActions:
 
     def __init__(self, screen: ChatScreen) -> None:
         self._screen = screen
+        self._remembering = Remembering(screen)
+
+    def asked(self) -> None:
+        """Note that the user asked something."""
+        self._remembering.asked()
+
+    def left(self, chat: Chat | None) -> None:
+        """Note that the user leaves a chat."""
+        self._remembering.left(chat)
 
     async def command(self, line: str) -> None:
         """Run a slash command."""
@@ -94,7 +106,7 @@ class ChatActions:
                 await self._undo()
             case "/exit":
                 screen.app.exit()
-            case "/ask" | "/chats" | "/model" | "/think" | "/set" | "/theme":
+            case "/ask" | "/remember" | "/chats" | "/model" | "/think" | "/set" | "/theme":
                 await self._on_program(name, argument)
             case _:
                 await self._on_chat(name, argument)
@@ -103,7 +115,9 @@ class ChatActions:
         ui = self._screen.ui
         match name:
             case "/ask":
-                self._screen.ask_documents(argument)
+                await self._ask_documents(argument)
+            case "/remember":
+                await self._remembering.remember(argument, self._screen.chat)
             case "/chats":
                 await ui.show_chats(argument)
             case "/model":
@@ -114,6 +128,12 @@ class ChatActions:
                 self._set(argument)
             case _:
                 ui.switch_theme(argument)
+
+    async def _ask_documents(self, question: str) -> None:
+        if not question:
+            raise InvalidRequestError("/ask needs a question", hint="/ask when does the lease end?")
+        if self._screen.is_free():
+            await self._screen.send(question, asks_documents=True)
 
     async def _model(self, name: str) -> None:
         if not name:
@@ -142,7 +162,9 @@ class ChatActions:
             case "copy":
                 self._screen.copy(turn.text, "turn")
             case "copy_code":
-                self._screen.copy(_last_code(turn.text), "code")
+                await self._copy_code(turn)
+            case "sources":
+                await self._sources(turn)
             case "receipt":
                 await self.receipt(turn)
             case "previous_branch" | "next_branch":
@@ -157,6 +179,29 @@ class ChatActions:
                 self._screen.begin(chats.continue_answer(turn.id))
             case _:
                 raise AssertionError(action)
+
+    async def _copy_code(self, turn: Turn) -> None:
+        blocks = _codes(turn.text)
+        if len(blocks) == 1:
+            self._screen.copy(blocks[0], "code")
+            return
+
+        def take(choice: int | None) -> None:
+            if choice is not None:
+                self._screen.copy(blocks[choice], "code")
+
+        await self._screen.app.push_screen(Pick("Copy which code?", blocks), take)
+
+    async def _sources(self, turn: Turn) -> None:
+        from tui.screens.answer import AnswerScreen
+
+        sources = await self._screen.session.chats.sources(turn.id) if turn.role == "assistant" else None
+        if sources is None:
+            raise InvalidRequestError(
+                "this is no answer from documents", hint="/ask, or a document named with @, asks them"
+            )
+        asked = next((one for one in self._screen.transcript.turns if one.id == turn.parent_id), None)
+        await self._screen.app.push_screen(AnswerScreen(asked.text if asked else "", turn.text, sources))
 
     def _edit(self, turn: Turn) -> None:
         if turn.role != "user":
@@ -184,7 +229,7 @@ class ChatActions:
             case "":
                 self._screen.copy(answer.text, "answer")
             case "code":
-                self._screen.copy(_last_code(answer.text), "code")
+                self._screen.copy(_codes(answer.text)[-1], "code")
             case "chat":
                 self._screen.copy(await self._screen.session.chats.export(self._chat().id), "chat")
             case "file":
@@ -249,7 +294,7 @@ class ChatActions:
         if not file:
             raise InvalidRequestError("/save needs a file name", hint="/save talk.md")
         text = await self._screen.session.chats.export(chat.id)
-        path = await asyncio.to_thread(_write_new, file, text)
+        path = await asyncio.to_thread(write_new, file, text)
         self._screen.notify_plain(f"saved to {path}")
 
     async def _system(self, chat: Chat, text: str) -> None:
@@ -272,20 +317,8 @@ def _needed(turn: Turn | None) -> Turn:
     return turn
 
 
-def _last_code(text: str) -> str:
-    found = _CODE.findall(text)
+def _codes(text: str) -> list[str]:
+    found = [str(block[1]) for block in _CODE.findall(text)]
     if not found:
         raise InvalidRequestError("there is no code block in this turn")
-    return str(found[-1][1])
-
-
-def _write_new(file: str, text: str) -> Path:
-    path = Path(file).expanduser().absolute()
-    try:
-        with path.open("x", encoding="utf-8") as written:
-            written.write(text)
-    except FileExistsError as exc:
-        raise InvalidRequestError(f"{path} exists already", hint="choose another name") from exc
-    except (OSError, ValueError) as exc:
-        raise InvalidRequestError(f"{path} cannot be written: {exc}") from exc
-    return path
+    return found

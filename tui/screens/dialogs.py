@@ -128,3 +128,73 @@ class Pick(ModalScreen[int | None]):
             if all(word in line.casefold() for word in words)
         )
         listed.highlighted = 0 if listed.option_count else None
+
+
+class PickMany(ModalScreen[list[int] | None]):
+    """Choose any of many lines: Space marks one, a marks all or none, Enter takes the marked."""
+
+    CSS_PATH = "dialogs.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Cancel"),
+        Binding("space", "mark", show=False, priority=True),
+        Binding("a", "mark_all", show=False),
+        Binding("enter", "take", show=False, priority=True),
+    ]
+
+    def __init__(self, question: str, lines: Sequence[str], chosen: set[int]) -> None:
+        super().__init__()
+        self._question = question
+        self._lines = [shown_line(line, 200) for line in lines]
+        self._chosen = set(chosen)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Plain(self._question, classes="question")
+            yield OptionList(markup=False)
+            yield Plain("Space marks · a all or none · Enter takes them · Esc leaves", classes="hint")
+
+    def on_mount(self) -> None:
+        """Show every line."""
+        listed = self.query_one(OptionList)
+        listed.add_options(Option(self._line(place), id=str(place)) for place in range(len(self._lines)))
+        listed.highlighted = 0 if self._lines else None
+        listed.focus()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """A click marks a line."""
+        self._toggle(int(event.option.id or 0))
+
+    def action_mark(self) -> None:
+        """Mark the line, or let it go."""
+        option = self.query_one(OptionList).highlighted_option
+        if option is not None:
+            self._toggle(int(option.id or 0))
+
+    def action_mark_all(self) -> None:
+        """Mark every line; where all are marked, none."""
+        every = set(range(len(self._lines)))
+        self._chosen = set() if self._chosen == every else every
+        for place in every:
+            self._redraw(place)
+
+    def action_take(self) -> None:
+        """Return the places of the marked lines; with none marked, that of the line under the cursor."""
+        option = self.query_one(OptionList).highlighted_option
+        if not self._chosen and option is not None:
+            self._chosen = {int(option.id or 0)}
+        self.dismiss(sorted(self._chosen))
+
+    def action_leave(self) -> None:
+        """Return nothing."""
+        self.dismiss(None)
+
+    def _toggle(self, place: int) -> None:
+        self._chosen ^= {place}
+        self._redraw(place)
+
+    def _redraw(self, place: int) -> None:
+        self.query_one(OptionList).replace_option_prompt(str(place), self._line(place))
+
+    def _line(self, place: int) -> Content:
+        mark = ("[x] ", "$text-success") if place in self._chosen else ("[ ] ", "$text-muted")
+        return Content.assemble(mark, self._lines[place])

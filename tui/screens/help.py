@@ -10,14 +10,15 @@ WELCOME = """Ask a question below. Everything stays on this machine.
   Ctrl+J     new line           Tab      go to a turn: edit, again, copy
   Ctrl+G     your editor        Ctrl+R   what you asked before
   Ctrl+N     new chat           Ctrl+P   every command
-  F2 chats · F3 library · F4 models · F5 settings · F6 log · F1 help
+  F2 chats · F3 library · F4 models · F5 settings · F6 log · F7 memory · F8 extract
 
-  /          begins a command; Tab completes it"""
+  /          begins a command          @   asks a document or collection"""
 
 KEYS = (
     ("Everywhere", ""),
     ("F1", "this help"),
-    ("F2 F3 F4 F5 F6", "chats, library, models, settings, log"),
+    ("F2 F3 F4", "chats, library, models"),
+    ("F5 F6 F7 F8", "settings, log, memory, extract"),
     ("Ctrl+P", "every command, to search"),
     ("Ctrl+N", "new chat"),
     ("Ctrl+T", "open the meter: the receipt of the last answer"),
@@ -29,12 +30,14 @@ KEYS = (
     ("Ctrl+G", "write in $VISUAL or $EDITOR"),
     ("Up, Down", "what you asked before, from the first and last line"),
     ("Ctrl+R", "search what you asked before"),
-    ("Tab", "complete a command; otherwise go to the turns"),
+    ("/ and @", "a command; a document or collection the question is put to"),
+    ("Tab", "complete a command or a name; otherwise go to the turns"),
     ("PgUp, PgDn", "scroll the conversation"),
     ("Ctrl+End", "go to the end and follow the answer"),
     ("Esc", "stop the answer (what was written is kept), leave an edit"),
     ("On a turn (Tab goes there)", ""),
-    ("c, y", "copy the turn, copy its last code block"),
+    ("c, y", "copy the turn, copy a code block of it"),
+    ("s", "the sources of an answer from documents"),
     ("e", "edit the question and send it on a new branch"),
     ("r", "answer again on a new branch"),
     ("k", "continue a stopped answer"),

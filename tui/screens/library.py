@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -14,11 +14,10 @@ from textual.widgets.option_list import Option
 
 from appliance.core.errors import ApplianceError
 from tui.clean import shown_line
-from tui.screens.answer import AnswerScreen
+from tui.rows import DocumentRow, PassageRow, SearchView
 from tui.screens.dialogs import AskText, Confirm
 from tui.screens.text_page import TextPage
 from tui.screens.working import WorkingScreen
-from tui.session import DocumentRow, PassageRow, SearchView
 from tui.widgets.plain import Plain
 from tui.widgets.work_lines import WorkLines
 
@@ -70,18 +69,20 @@ class LibraryScreen(WorkingScreen):
             return
         await super().action_back()
 
-    @work(exclusive=True, group="fill")
-    async def _fill(self) -> None:
-        await self.refill()
+    def _fill(self) -> None:
+        self.fetch(
+            self.session.library.documents(), self._show_documents, group="fill", on_error=self._show_unopened
+        )
 
     async def refill(self) -> None:
         """List the documents as they are now."""
-        try:
-            documents = await self.session.library.documents()
-        except ApplianceError as exc:
-            self.query_one(".page-title", Plain).show("Library · cannot be opened")
-            self.query_one("#detail", Plain).show(f"{exc.message}\n{exc.hint}")
-            return
+        self._fill()
+
+    def _show_unopened(self, error: ApplianceError) -> None:
+        self.query_one(".page-title", Plain).show("Library · cannot be opened")
+        self.query_one("#detail", Plain).show(f"{error.message}\n{error.hint}")
+
+    def _show_documents(self, documents: list[DocumentRow]) -> None:
         self._documents = {row.document_id: row for row in documents}
         failed = sum(not row.is_ready for row in documents)
         names = sorted({row.collection for row in documents})
@@ -104,17 +105,20 @@ class LibraryScreen(WorkingScreen):
     @on(Input.Submitted)
     def _submit(self, event: Input.Submitted) -> None:
         if event.value.strip():
-            self.query_one(".page-title", Plain).show("Library · searching…")
-            self._search(event.value.strip())
+            self.search(event.value.strip())
 
-    @work(exclusive=True, group="search")
-    async def _search(self, question: str) -> None:
-        try:
-            found = await self.session.library.search(question)
-        except ApplianceError as exc:
-            self.tell(exc)
-            await self.refill()
-            return
+    def search(self, question: str) -> None:
+        """Search by words and meaning."""
+        self.query_one(".page-title", Plain).show("Library · searching…")
+        self.fetch(
+            self.session.library.search(question), self._show_found, group="search", on_error=self._not_found
+        )
+
+    async def _not_found(self, error: ApplianceError) -> None:
+        self.tell(error)
+        await self.refill()
+
+    def _show_found(self, found: SearchView) -> None:
         self._found = found
         self.query_one(".page-title", Plain).show(
             f"Library · found: {len(found.passages)} of {found.searched_chunks:,} passages "
@@ -126,7 +130,8 @@ class LibraryScreen(WorkingScreen):
         self.query_one(OptionList).focus()
 
     async def action_add(self) -> None:
-        """Ask for a file or folder and a collection, and bring it in."""
+        """Let the user choose a file or folder and a collection, and bring it in."""
+        from tui.screens.file_picker import FilePicker
 
         async def with_collection(path: str | None) -> None:
             if not path or not path.strip():
@@ -140,9 +145,7 @@ class LibraryScreen(WorkingScreen):
 
             await self.app.push_screen(AskText("Into which collection?", _DEFAULT_COLLECTION), add)
 
-        await self.app.push_screen(
-            AskText("Add which file or folder?", placeholder="~/Documents/report.pdf"), with_collection
-        )
+        await self.app.push_screen(FilePicker("Add which file or folder?"), with_collection)
 
     async def action_remove(self) -> None:
         """Ask, then remove the marked document for good."""
@@ -165,26 +168,13 @@ class LibraryScreen(WorkingScreen):
         await self.app.push_screen(Confirm(f"Remove {row.name} for good?"), remove)
 
     async def action_ask(self) -> None:
-        """Ask a question that the documents answer, with sources."""
+        """Ask the documents in the chat."""
 
-        def ask(question: str | None) -> None:
+        async def ask(question: str | None) -> None:
             if question and question.strip():
-                self._ask(question.strip())
+                await self.ui.ask_documents(question.strip())
 
         await self.app.push_screen(AskText("What do you want to know from the documents?"), ask)
-
-    @work(exclusive=True, group="ask")
-    async def _ask(self, question: str) -> None:
-        lines = self.query_one(WorkLines)
-        lines.begin(f"asking the documents: {question}")
-        try:
-            answer = await self.session.library.ask(question, self.session.model)
-        except ApplianceError as exc:
-            lines.end(f"✗ {exc.message}")
-            self.tell(exc)
-            return
-        lines.end()
-        await self.app.push_screen(AnswerScreen(question, answer))
 
     async def action_why(self) -> None:
         """Show the trace of the search: every candidate with its ranks, and what was cut."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -14,9 +14,9 @@ from textual.widgets.option_list import Option
 
 from appliance.core.errors import ApplianceError
 from tui.clean import shown_line
+from tui.rows import ModelRow
 from tui.screens.dialogs import AskText
 from tui.screens.working import WorkingScreen
-from tui.session import ModelRow
 from tui.widgets.plain import Plain
 from tui.widgets.work_lines import WorkLines, human_bytes
 
@@ -87,13 +87,14 @@ class ModelsScreen(WorkingScreen):
         if event.option.id:
             self._show_detail(event.option.id)
 
-    @work(exclusive=True, group="detail")
-    async def _show_detail(self, name: str) -> None:
-        try:
-            text = await self.session.models.describe(name)
-        except ApplianceError as exc:
-            text = f"{exc.message}\n{exc.hint}"
-        self.query_one("#detail", Plain).show(text)
+    def _show_detail(self, name: str) -> None:
+        detail = self.query_one("#detail", Plain)
+        self.fetch(
+            self.session.models.describe(name),
+            detail.show,
+            group="detail",
+            on_error=lambda error: detail.show(f"{error.message}\n{error.hint}"),
+        )
 
     async def action_use(self) -> None:
         """Let the marked model answer."""
@@ -132,21 +133,26 @@ class ModelsScreen(WorkingScreen):
         if row := self._marked():
             self.start(f"hashing {row.name}", self.session.models.verify(row.name))
 
-    @work(exclusive=True, group="load")
-    async def action_load(self) -> None:
+    def action_load(self) -> None:
         """Load the marked model."""
         row = self._marked()
         if row is None:
             return
-        lines = self.query_one(WorkLines)
-        lines.begin(f"loading {row.name}…")
-        try:
-            await self.session.models.load(row.name)
-        except ApplianceError as exc:
-            lines.end(f"✗ {exc.message}")
-            self.tell(exc)
-            return
-        lines.end(f"✓ {row.name} is loaded")
+        name = row.name
+        self.query_one(WorkLines).begin(f"loading {name}…")
+        self.fetch(
+            self.session.models.load(name),
+            lambda _: self._loaded(f"✓ {name} is loaded"),
+            group="load",
+            on_error=self._not_loaded,
+        )
+
+    async def _not_loaded(self, error: ApplianceError) -> None:
+        self.tell(error)
+        await self._loaded(f"✗ {error.message}")
+
+    async def _loaded(self, outcome: str) -> None:
+        self.query_one(WorkLines).end(outcome)
         await self.refill()
 
     async def action_unload(self) -> None:

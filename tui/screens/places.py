@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from typing import Literal
 
-Place = Literal["chat", "chats", "models", "library", "settings", "log", "help"]
+Place = Literal["chat", "chats", "library", "models", "settings", "log", "memory", "extract", "bench", "help"]

@@ -13,8 +13,8 @@ from textual.widgets import Footer, OptionList
 from textual.widgets.option_list import Option
 
 from tui.clean import shown_line
+from tui.rows import SettingRow
 from tui.screens.frame import Frame
-from tui.session import SettingRow
 from tui.widgets.plain import Plain
 
 

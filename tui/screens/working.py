@@ -10,8 +10,8 @@ from textual.message import Message
 from textual.worker import Worker
 
 from appliance.core.errors import ApplianceError, CancelledRequestError, InternalError
+from tui.rows import WorkLine, WorkProgress
 from tui.screens.frame import Frame
-from tui.session import WorkEvent
 from tui.widgets.work_lines import WorkLines
 
 
@@ -21,7 +21,7 @@ class WorkingScreen(Frame):
     class WorkReported(Message):
         """The work went on."""
 
-        def __init__(self, event: WorkEvent) -> None:
+        def __init__(self, event: object) -> None:
             super().__init__()
             self.event = event
 
@@ -40,6 +40,16 @@ class WorkingScreen(Frame):
         """Show the list anew; screens fill it in."""
         raise NotImplementedError
 
+    @property
+    def is_working(self) -> bool:
+        """Whether work is going on."""
+        return self._work is not None and self._work.is_running
+
+    async def take_event(self, event: object) -> None:
+        """Show what the work reported; screens whose work reports more than progress add to it."""
+        if isinstance(event, WorkProgress | WorkLine):
+            self.query_one(WorkLines).take(event)
+
     async def action_back(self) -> None:
         """Stop the work; without any, go back."""
         if self._work is not None and self._work.is_running:
@@ -48,7 +58,7 @@ class WorkingScreen(Frame):
             return
         self.app.pop_screen()
 
-    def start(self, what: str, events: AsyncGenerator[WorkEvent, None]) -> None:
+    def start(self, what: str, events: AsyncGenerator[object, None]) -> None:
         """Begin work unless some is going on."""
         if self._work is not None and self._work.is_running:
             self.notify_plain("one thing at a time · Esc stops what is running", is_bad=True)
@@ -57,7 +67,7 @@ class WorkingScreen(Frame):
         self._work = self._pump(events)
 
     @work(exit_on_error=False)
-    async def _pump(self, events: AsyncGenerator[WorkEvent, None]) -> None:
+    async def _pump(self, events: AsyncGenerator[object, None]) -> None:
         error: ApplianceError | None = None
         try:
             async with aclosing(events) as arriving:
@@ -70,8 +80,8 @@ class WorkingScreen(Frame):
         self.post_message(self.WorkEnded(error))
 
     @on(WorkReported)
-    def _take(self, message: WorkReported) -> None:
-        self.query_one(WorkLines).take(message.event)
+    async def _take(self, message: WorkReported) -> None:
+        await self.take_event(message.event)
 
     @on(WorkEnded)
     async def _end(self, message: WorkEnded) -> None:

@@ -30,7 +30,7 @@ class Prompt(TextArea):
             self.text = text
 
     class CompletionWanted(Message):
-        """Tab was pressed on the beginning of a command."""
+        """Tab was pressed."""
 
     class HistoryWanted(Message):
         """The user wants to search what was asked before."""
@@ -89,8 +89,7 @@ class Prompt(TextArea):
         if event.key == "tab":
             event.stop()
             event.prevent_default()
-            is_command = self.text.startswith("/")
-            self.post_message(self.CompletionWanted() if is_command else self.ScrollWanted("tab"))
+            self.post_message(self.CompletionWanted())
             return
         if event.key in ("pageup", "pagedown", "ctrl+end", "ctrl+home") or (
             event.key in ("home", "end") and not self.text

@@ -12,8 +12,10 @@ from textual.css.query import NoMatches
 from textual.message import Message
 from textual.widget import Widget
 
-from appliance.memory.turns import Branches, Turn
+from appliance.memory.turns import Branches, Summary, Turn
 from tui.clean import shown
+from tui.rows import SourcedAnswer
+from tui.widgets.fold import Fold
 from tui.widgets.plain import Plain
 from tui.widgets.turn import TurnView
 
@@ -37,6 +39,8 @@ class Transcript(VerticalScroll, can_focus=False):
         super().__init__(id="transcript")
         self._turns: list[Turn] = []
         self._branches: Mapping[str, Branches] = {}
+        self._sources: Mapping[str, SourcedAnswer] = {}
+        self._folds: Mapping[str, Summary] = {}
         self._first_shown = 0
         self._live: _LiveAnswer | None = None
         self._height_when_left = 0
@@ -52,12 +56,19 @@ class Transcript(VerticalScroll, can_focus=False):
         """Whether the reader is at the end."""
         return self.is_vertical_scroll_end or self.max_scroll_y == 0
 
-    async def show(self, turns: Sequence[Turn], branches: Mapping[str, Branches]) -> None:
-        """Replace everything by a branch, at its end."""
+    async def show(
+        self,
+        turns: Sequence[Turn],
+        branches: Mapping[str, Branches],
+        sources: Mapping[str, SourcedAnswer] | None = None,
+        folds: Mapping[str, Summary] | None = None,
+    ) -> None:
+        """Replace everything by a branch, at its end. `folds` has a summary by the last turn it stands for."""
         await self.end_live()
         self._turns, self._branches = list(turns), branches
+        self._sources, self._folds = sources or self._sources, self._folds if folds is None else folds
         self._first_shown = max(0, len(self._turns) - PAGE_TURNS)
-        views: list[Widget] = [self._view(turn) for turn in self._turns[self._first_shown :]]
+        views = self._views(self._turns[self._first_shown :])
         with self.app.batch_update():
             await self.remove_children()
             await self.mount_all([self._older_line(), *views])
@@ -132,7 +143,7 @@ class Transcript(VerticalScroll, can_focus=False):
         before = self._first_shown
         self._first_shown = max(0, before - PAGE_TURNS)
         height = self.virtual_size.height
-        older: list[Widget] = [self._view(turn) for turn in self._turns[self._first_shown : before]]
+        older = self._views(self._turns[self._first_shown : before])
         try:
             line = self.query_one("#older", Plain)
         except NoMatches:
@@ -156,8 +167,16 @@ class Transcript(VerticalScroll, can_focus=False):
     def _older_text(self) -> str:
         return f"↑ {self._first_shown} earlier turns · PgUp shows them"
 
+    def _views(self, turns: Sequence[Turn]) -> list[Widget]:
+        views: list[Widget] = []
+        for turn in turns:
+            views.append(self._view(turn))
+            if turn.id in self._folds:
+                views.append(Fold(self._folds[turn.id]))
+        return views
+
     def _view(self, turn: Turn) -> TurnView:
-        return TurnView(turn, self._branches.get(turn.id))
+        return TurnView(turn, self._branches.get(turn.id), self._sources.get(turn.id))
 
 
 class _LiveAnswer:

@@ -10,7 +10,8 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from appliance.memory.turns import Branches, Turn
-from tui.clean import shown
+from tui.clean import shown, shown_line
+from tui.rows import SourcedAnswer
 from tui.widgets.plain import Plain, Styled
 
 _LONG_QUESTION_CHARACTERS = 4000
@@ -34,6 +35,7 @@ class TurnView(Vertical, can_focus=True):
         Binding("left", "do('previous_branch')", "Branch", key_display="←→"),
         Binding("right", "do('next_branch')", "Branch", show=False),
         Binding("t", "toggle_reasoning", "Thinking", show=False),
+        Binding("s", "do('sources')", "Sources"),
         Binding("i", "do('receipt')", "Receipt"),
         Binding("up", "app.focus_previous", show=False),
         Binding("down", "app.focus_next", show=False),
@@ -47,10 +49,13 @@ class TurnView(Vertical, can_focus=True):
             self.turn = turn
             self.action = action
 
-    def __init__(self, turn: Turn, branches: Branches | None = None) -> None:
+    def __init__(
+        self, turn: Turn, branches: Branches | None = None, sources: SourcedAnswer | None = None
+    ) -> None:
         super().__init__(classes=f"turn {turn.role}")
         self.turn = turn
         self._branches = branches
+        self._sources = sources
         self._is_reasoning_open = False
 
     def compose(self) -> ComposeResult:
@@ -62,11 +67,21 @@ class TurnView(Vertical, can_focus=True):
             yield AnswerText(shown(self.turn.text))
         else:
             yield Plain(_folded_question(self.turn.text), classes="said")
+        yield Plain(classes="sources-line")
         yield Plain(classes="failure")
 
     def on_mount(self) -> None:
         """Fill in head, reasoning and failure."""
         self.set_turn(self.turn, self._branches)
+        self.set_sources(self._sources)
+
+    def set_sources(self, sources: SourcedAnswer | None) -> None:
+        """Show what the answer stands on."""
+        self._sources = sources
+        line = self.query_one(".sources-line", Plain)
+        line.display = sources is not None
+        if sources is not None:
+            line.show_parts(_source_parts(sources))
 
     def set_turn(self, turn: Turn, branches: Branches | None = None) -> None:
         """Take the turn as it is now; its text must be what is shown already."""
@@ -129,6 +144,17 @@ class TurnView(Vertical, can_focus=True):
         if turn.answer and turn.answer.finish_reason == "length":
             parts += [("  ", ""), ("cut at the token limit · k continues", "$text-warning")]
         return parts
+
+
+def _source_parts(sources: SourcedAnswer) -> list[Styled]:
+    parts: list[Styled] = []
+    for row in sources.sources:
+        mark, style = ("✓", "$text-success") if row.is_verified else ("✗ UNVERIFIED", "bold $text-error")
+        where = shown_line(f"{row.name} {row.place}".strip(), 40)
+        parts += [(f"[{row.number}] ", "bold"), (f"{mark} ", style), (f"{where}  ", "$text-muted")]
+    if any(note.startswith("UNVERIFIED") for note in sources.notes):
+        parts.append(("some of it is UNVERIFIED  ", "bold $text-error"))
+    return [*parts, ("s opens the sources" if sources.sources else "no sources", "$text-muted")]
 
 
 def _folded_question(text: str) -> str:

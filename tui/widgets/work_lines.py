@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from tui.session import WorkEvent, WorkLine, WorkProgress
+from tui.rows import WorkEvent, WorkLine, WorkProgress
 from tui.widgets.plain import Plain
 
 _BAR_CELLS = 24

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.pty_process import run_in_pty
 from tests.ui_session import (
+    FixedExtraction,
     FixedLibrary,
     FixedModels,
     TestSession,
@@ -16,6 +18,7 @@ from tests.ui_session import (
     some_documents,
     some_models,
     some_passages,
+    some_rows,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +72,6 @@ def hostile_app(folder: Path) -> ApplianceUI:
     from appliance.providers.script import Say, ScriptedModel, Think
     from tests.ui_session import MODEL
     from tui.app import ApplianceUI
-    from tui.screens.answer import AnswerScreen, QuotePage
     from tui.screens.text_page import TextPage
 
     line = HOSTILE.replace("\n", " ")
@@ -83,11 +85,15 @@ def hostile_app(folder: Path) -> ApplianceUI:
         passages=tuple(replace(row, name=line, place=line, text=HOSTILE) for row in passages.passages),
         notes=(line,),
     )
-    source = replace(an_answer().sources[0], name=line, place=line, quote=HOSTILE, start=10, end=60)
-    answer = replace(an_answer(), text=HOSTILE, sources=(source,), notes=(line,))
+    told = an_answer(line, line, HOSTILE)
     model = ScriptedModel(name=MODEL, turns=((Think(text=HOSTILE), Say(text=HOSTILE)),))
     session = TestSession(
-        folder, model, models=models, library=FixedLibrary(documents, found, HOSTILE, answer), logs=[HOSTILE]
+        folder,
+        model,
+        models=models,
+        library=FixedLibrary(documents, found, HOSTILE, HOSTILE, told),
+        extraction=FixedExtraction(some_rows(line, HOSTILE), names=("tenant", "rent", line)),
+        logs=[HOSTILE],
     )
 
     class Walk(ApplianceUI):
@@ -104,21 +110,21 @@ def hostile_app(folder: Path) -> ApplianceUI:
             for view in chat.query("TurnView"):
                 view.action_toggle_reasoning()
             await asyncio.sleep(0.3)
-            for place in ("chats", "models", "library", "settings", "log", "help"):
+            await self.session.memory.add(line[:400])
+            turns = await self.session.chats.branch(chat.chat.id)
+            session.conversations.summaries.add(turns, HOSTILE, made_by=line)
+            await self.ask_documents(f"@{documents[0].name} {HOSTILE}")
+            while chat.is_answering or len(chat.transcript.turns) < 4:
+                await asyncio.sleep(0.02)
+            await self.open_chat(chat.chat.id)
+            for _ in range(2):
+                chat.prompt.write("ask @")
+                await asyncio.sleep(0.2)
+            chat.prompt.write("")
+            for place in ("chats", "models", "library", "settings", "log", "help", "memory", "extract"):
                 await self.action_show(place)
                 await asyncio.sleep(0.3)
-                if place == "library":
-                    self.screen._search("x")
-                    await asyncio.sleep(0.2)
-                    await self.screen.action_why()
-                    await asyncio.sleep(0.2)
-                    self.pop_screen()
-                    await self.push_screen(AnswerScreen(HOSTILE, answer))
-                    await asyncio.sleep(0.2)
-                    await self.push_screen(QuotePage(source, HOSTILE))
-                    await asyncio.sleep(0.2)
-                    self.pop_screen()
-                    self.pop_screen()
+                await look_around(self, place)
             await self.push_screen(TextPage(HOSTILE, HOSTILE))
             await asyncio.sleep(0.2)
             self.pop_screen()
@@ -132,9 +138,34 @@ def hostile_app(folder: Path) -> ApplianceUI:
         def on_ready(self) -> None:
             self.run_worker(self.walk())
 
-    import asyncio
-
     return Walk(session, copy_folder=folder)
+
+
+async def look_around(app: ApplianceUI, place: str) -> None:
+    """Open what a screen opens on top of itself."""
+    from tui.screens.answer import AnswerScreen, QuotePage
+
+    if place == "extract":
+        app.screen._schema_field.value = "x"
+        app.screen._chosen = ["d1"]
+        app.screen.action_run()
+        await asyncio.sleep(0.3)
+        await app.screen.action_documents()
+        await asyncio.sleep(0.2)
+        app.pop_screen()
+    if place == "library":
+        app.screen.search("x")
+        await asyncio.sleep(0.2)
+        await app.screen.action_why()
+        await asyncio.sleep(0.2)
+        app.pop_screen()
+        sources = await app.session.chats.sources(app._chat_screen.last_answer.id)
+        await app.push_screen(AnswerScreen(HOSTILE, HOSTILE, sources))
+        await asyncio.sleep(0.2)
+        await app.push_screen(QuotePage(sources.sources[0], HOSTILE))
+        await asyncio.sleep(0.2)
+        app.pop_screen()
+        app.pop_screen()
 
 
 def test_no_control_of_a_foreign_text_reaches_the_terminal(tmp_path: Path) -> None:

@@ -5,25 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 
 from textual.pilot import Pilot
+from textual.widgets import Input
 
+from appliance.providers.script import Say, ScriptedModel
 from tests.screen_text import screen_text, until
 from tests.ui_session import (
+    ANSWER,
     DOCUMENT,
+    MODEL,
     FixedLibrary,
     FixedModels,
     TestSession,
-    an_answer,
     some_documents,
     some_models,
     some_passages,
 )
 from tui.app import ApplianceUI
 from tui.screens.chat import ChatScreen
+from tui.screens.file_picker import FilePicker
+from tui.widgets.turn import TurnView
 
 
 async def opened(app: ApplianceUI, pilot: Pilot[None]) -> None:
     await until(lambda: app.model_state == "ready", "the model is loaded")
     await pilot.pause()
+
+
+def chat_of(app: ApplianceUI) -> ChatScreen:
+    screen = app.screen_stack[1]
+    assert isinstance(screen, ChatScreen)
+    return screen
 
 
 async def test_a_model_is_loaded_and_unloaded_from_the_catalogue(tmp_path: Path) -> None:
@@ -84,9 +95,9 @@ async def test_adding_a_file_reports_each_outcome(tmp_path: Path) -> None:
         await pilot.press("f3")
         await until(lambda: "documents: 3" in screen_text(app), "the documents are listed")
         await pilot.press("a")
-        await pilot.press(*"secret", "enter")
+        await pilot.press("full_stop", "slash", *"secret", "enter")
         await pilot.press("enter")
-        await until(lambda: "failed secret (encrypted" in screen_text(app), "the outcome is shown")
+        await until(lambda: "failed ./secret (encrypted" in screen_text(app), "the outcome is shown")
 
         assert "in default" in screen_text(app)
 
@@ -131,15 +142,18 @@ async def test_the_theme_changes_and_the_text_stays(tmp_path: Path) -> None:
 
 
 async def test_a_source_opens_the_document_at_its_quote_and_an_invented_one_is_marked(tmp_path: Path) -> None:
-    library = FixedLibrary(some_documents(), some_passages(), DOCUMENT, an_answer())
+    library = FixedLibrary(some_documents(), some_passages(), DOCUMENT)
     app = ApplianceUI(TestSession(tmp_path, library=library))
     async with app.run_test(notifications=True) as pilot:
         await opened(app, pilot)
         await pilot.press("f3")
         await until(lambda: "documents: 3" in screen_text(app), "the documents are listed")
         await pilot.press("q", *"when", "enter")
-        await until(lambda: "Three months. [1]" in screen_text(app), "the answer is shown")
+        await until(lambda: "s opens the sources" in screen_text(app), "the answer is shown")
         assert "✗ UNVERIFIED" in screen_text(app)
+        chat_of(app).query(TurnView).last().focus()
+        await pilot.press("s")
+        await until(lambda: "read 2 of 96 passages" in screen_text(app), "the sources are shown")
         assert "UNVERIFIED: It is free." in screen_text(app)
         await pilot.press("enter")
         await until(lambda: "The notice period is three months." in screen_text(app), "the quote is in sight")
@@ -148,16 +162,154 @@ async def test_a_source_opens_the_document_at_its_quote_and_an_invented_one_is_m
         await until(lambda: "stands in no document" in screen_text(app), "there is nothing to open")
 
 
-async def test_the_documents_can_be_asked_from_the_chat(tmp_path: Path) -> None:
+async def test_an_answer_from_documents_is_a_turn_of_the_chat_with_sources_and_receipt(
+    tmp_path: Path,
+) -> None:
     app = ApplianceUI(TestSession(tmp_path))
     async with app.run_test() as pilot:
         await opened(app, pilot)
-        chat = app.screen
-        assert isinstance(chat, ChatScreen)
+        chat = chat_of(app)
         chat.prompt.write("/ask when may I leave")
         await pilot.press("enter")
-        await until(lambda: "Three months. [1]" in screen_text(app), "the answer is shown")
-        await pilot.press("escape")
-        await until(lambda: app.screen is chat, "the chat is back")
+        await until(lambda: len(chat.transcript.turns) == 2 and not chat.is_answering, "the answer ends")
+        await pilot.pause()
 
+        assert chat.chat is not None
+        stored = await app.session.chats.branch(chat.chat.id)
+        assert [turn.text for turn in stored] == ["when may I leave", ANSWER]
+        sources = await app.session.chats.sources(stored[-1].id)
+        assert sources is not None
+        assert [row.is_verified for row in sources.sources] == [True, False]
+        await pilot.press("ctrl+n")
+        await app.open_chat(chat.chat.id if chat.chat else stored[0].chat_id)
+        await until(lambda: "[2] ✗ UNVERIFIED" in screen_text(app), "the sources are shown again")
+
+
+async def test_answering_again_asks_the_documents_again(tmp_path: Path) -> None:
+    library = FixedLibrary(some_documents(), some_passages())
+    app = ApplianceUI(TestSession(tmp_path, library=library))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        chat = chat_of(app)
+        chat.prompt.write("what does @lease.pdf say?")
+        await pilot.press("enter")
+        await until(lambda: len(chat.transcript.turns) == 2 and not chat.is_answering, "the answer ends")
+        chat.prompt.write("/retry")
+        await pilot.press("enter")
+        await until(lambda: len(library.asked) == 2 and not chat.is_answering, "it is asked again")
+
+        assert [scope.document_ids for scope in library.asked] == [("d1",), ("d1",)]
+        assert chat.transcript.turns[-1].text == ANSWER
+
+
+async def test_a_name_behind_an_at_is_completed_and_asks_that_collection(tmp_path: Path) -> None:
+    library = FixedLibrary(some_documents(), some_passages())
+    app = ApplianceUI(TestSession(tmp_path, library=library))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        chat = chat_of(app)
+        await pilot.press(*"what says ", "at", *"con")
+        await until(lambda: "@contracts" in screen_text(app), "the collection is offered")
+        await pilot.press("tab")
+        assert chat.prompt.text == "what says @contracts "
+        await pilot.press(*"on rent", "enter")
+        await until(lambda: library.asked != [], "the documents are asked")
+
+        assert library.asked[0].collections == ("contracts",)
+
+
+async def test_a_mistyped_name_beside_a_right_one_is_refused_and_the_question_stays(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test(notifications=True) as pilot:
+        await opened(app, pilot)
+        chat = chat_of(app)
+        chat.prompt.write("@lease.pdf and @leese.pdf")
+        await pilot.press("enter")
+        await until(lambda: "there is no document or" in screen_text(app), "it is told")
+
+        assert chat.prompt.text == "@lease.pdf and @leese.pdf"
         assert chat.transcript.turns == []
+
+
+async def test_a_proposed_fact_is_confirmed_corrected_and_enters_the_next_prompt(tmp_path: Path) -> None:
+    phrases = Say(text='{"phrases": ["I live in Rome"]}')
+    app = ApplianceUI(TestSession(tmp_path, ScriptedModel(name=MODEL, turns=((phrases,),)), facts="ask"))
+    async with app.run_test(notifications=True) as pilot:
+        await opened(app, pilot)
+        chat = chat_of(app)
+        await pilot.press(*"I live in Rome now", "enter")
+        await until(lambda: len(chat.transcript.turns) == 2 and not chat.is_answering, "the answer ends")
+        await pilot.press("ctrl+n")
+        await until(lambda: "once you confirm it" in screen_text(app), "the fact is proposed")
+        await pilot.press("f7")
+        await until(lambda: "1 to confirm" in screen_text(app), "the proposal is listed")
+        await pilot.press("y")
+        await until(lambda: "1 facts · 0 to confirm" in screen_text(app), "it is confirmed")
+        await pilot.press("e", "end", *" since May", "enter")
+        await until(lambda: "corrected by you" in screen_text(app), "it is corrected")
+        await pilot.press("escape", *"hello", "enter")
+        await until(lambda: len(chat.transcript.turns) == 2 and not chat.is_answering, "the answer ends")
+
+        view = await app.session.chats.receipt(chat.transcript.turns[-1].id)
+        assert "I live in Rome since May" in view.messages[0][1]
+
+
+async def test_a_fact_is_deleted_only_after_a_yes_and_its_source_is_opened(tmp_path: Path) -> None:
+    phrases = Say(text='{"phrases": ["I live in Rome"]}')
+    app = ApplianceUI(TestSession(tmp_path, ScriptedModel(name=MODEL, turns=((phrases,),)), facts="ask"))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        chat = chat_of(app)
+        await pilot.press(*"I live in Rome now", "enter")
+        await until(lambda: len(chat.transcript.turns) == 2 and not chat.is_answering, "the answer ends")
+        await pilot.press("f7", "p")
+        await until(lambda: "1 to confirm" in screen_text(app), "the proposal is listed")
+        await pilot.press("o")
+        await until(lambda: app.screen is chat, "the chat is shown")
+        assert app.focused is chat.query(TurnView).first()
+        await pilot.press("f7")
+        await until(lambda: "1 to confirm" in screen_text(app), "the proposal is listed")
+        await pilot.press("d", "enter", "d", "y")
+        await until(lambda: "0 to confirm" in screen_text(app), "it is gone")
+
+
+async def test_rows_fill_a_table_show_their_evidence_and_are_written(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test(size=(100, 30), notifications=True) as pilot:
+        await opened(app, pilot)
+        await pilot.press("f8")
+        await until(lambda: "0 of 3 documents" in screen_text(app), "the documents are known")
+        await pilot.press("r")
+        await until(lambda: "name the fields first" in screen_text(app), "fields are asked for")
+        await pilot.press("s", *"tenant, rent int", "enter", "d", "a", "enter", "r")
+        await until(lambda: "2 rows" in screen_text(app), "the rows are there")
+        assert app.session.extraction.asked == [("tenant, rent int", "", ("d1", "d2"))]
+        await pilot.press("right", "right")
+        await until(lambda: "rent: 900  NOT IN THE DOCUMENT" in screen_text(app), "the doubt is shown")
+        await pilot.press("left")
+        await until(lambda: "word for word “Ada Byron” page 1" in screen_text(app), "the evidence is shown")
+        target = tmp_path / "rows.csv"
+        await pilot.press("c", *(["backspace"] * 20))
+        app.screen.query_one(Input).value = str(target)
+        await pilot.press("enter")
+        await until(target.exists, "the file is written")
+
+    assert target.read_text(encoding="utf-8").startswith("document,source,tenant,rent,problem,tenant verdict")
+
+
+async def test_a_file_is_chosen_by_walking_through_folders(tmp_path: Path) -> None:
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "lease.txt").write_text("x")
+    chosen: list[str | None] = []
+    app = ApplianceUI(TestSession(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await app.push_screen(FilePicker("Which?", tmp_path), chosen.append)
+        await until(lambda: "papers/" in screen_text(app), "the folder is listed")
+        await pilot.press(*"pap", "tab")
+        await until(lambda: "lease.txt" in screen_text(app), "its files are listed")
+        await pilot.press("enter")
+        await until(lambda: chosen != [], "a file is taken")
+
+    assert chosen == [str(tmp_path / "papers" / "lease.txt")]
