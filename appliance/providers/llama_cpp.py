@@ -48,6 +48,10 @@ class EngineHandle(Protocol):
         """Count the prompt's tokens."""
         ...
 
+    async def tokenize(self, text: str) -> list[int]:
+        """Return the tokens of plain text; the text of control tokens stays text."""
+        ...
+
     async def forget_owner(self, owner: str) -> None:
         """Drop every prefix of an owner, in memory and on disk."""
         ...
@@ -126,6 +130,19 @@ class LlamaCppProvider:
                     f"{found.name} is in use", retry_after_s=5.0, hint="wait for its answer, or stop it"
                 )
             await self._unload(loaded)
+
+    async def tokenize(self, model: str, text: str) -> list[int]:
+        """Return the ids of a text's tokens; loads the model if needed.
+
+        Raises:
+            ModelNotFoundError: no model of that name is on this machine.
+        """
+        loaded = await self._acquire(await self._find(model))
+        try:
+            await loaded.load()
+            return await loaded.engine.tokenize(text)
+        finally:
+            self._release(loaded)
 
     async def forget_owner(self, owner: str) -> None:
         """Drop every prefix of an owner that a loaded model keeps."""

@@ -7,12 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from pydantic import Field
 
+from appliance.core.errors import ModelNotFoundError
 from appliance.core.messages import Conversation, UserMessage
 from appliance.core.requests import GenerateRequest
 from appliance.server.openai.chat_wire import WireMessage
 from appliance.server.openai.messages import conversation_of
 from appliance.server.problems import refused
-from appliance.server.services import ChatCaller, ServicesOf
+from appliance.server.services import ChatCaller, Services, ServicesOf
 from appliance.server.wire import JsonObject, ModelName, Text, Wire
 
 router = APIRouter(tags=["Tokens"])
@@ -30,7 +31,11 @@ class TokenizeBody(Wire):
 async def tokenize(
     body: TokenizeBody, request: Request, caller: ChatCaller, services: ServicesOf
 ) -> JsonObject:
-    """Count tokens, and say how many the context window holds."""
+    """Count tokens as a prompt has them, and say how many the context window holds.
+
+    For `content` the ids of the bare text come along where the model runs on this machine; they are the names
+    that `logit_bias` takes.
+    """
     gateway, settings = services.appliance.gateway, services.appliance.settings
     if (body.content is None) == (body.messages is None):
         raise refused("give either content or messages", param="content", code="invalid_value")
@@ -42,4 +47,17 @@ async def tokenize(
     asked = GenerateRequest(conversation=conversation, model=body.model or settings.model, owner=caller.owner)
     offered = await gateway.capabilities(asked.model)
     count = await services.running.unless_gone(request, gateway.count_tokens(asked))
-    return {"count": count, "context_window": offered.context_window, "model": asked.model}
+    tokens = None if body.content is None else await _ids(services, asked.model, body.content)
+    return {
+        "count": count,
+        "context_window": offered.context_window,
+        "tokens": tokens,
+        "model": asked.model,
+    }
+
+
+async def _ids(services: Services, model: str, text: str) -> list[int] | None:
+    try:
+        return await services.appliance.local_models.tokenize(model, text)
+    except ModelNotFoundError:
+        return None
