@@ -81,6 +81,9 @@ def _check_depth(schema: JsonValue, limit: int) -> None:
     )
 
 
+_ON_THE_SAME_VALUE = frozenset(("allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas"))
+
+
 class SchemaDocument:
     """The index over one schema. Subschemas are known by identity; the document keeps them alive."""
 
@@ -90,6 +93,8 @@ class SchemaDocument:
         self._kept: list[JsonObject] = []
         self._pointers: dict[int, str] = {}
         self._bases: dict[int, str] = {}
+        self._enclosing: dict[int, JsonObject] = {}
+        self._targets: frozenset[int] | None = None
         self._anchors: dict[str, JsonValue] = {}
         self._resources: dict[str, JsonValue] = {"": root}
         if isinstance(root, dict):
@@ -105,6 +110,23 @@ class SchemaDocument:
             pointer = self._pointers.get(id(schema))
             if pointer is not None:
                 yield pointer, schema
+
+    def enclosing(self, schema: JsonObject) -> Iterator[JsonObject]:
+        """Yield the schemas around one that every value which reaches it satisfies too, the nearest first."""
+        current = schema
+        while id(current) in self._enclosing and id(current) not in self._reference_targets():
+            current = self._enclosing[id(current)]
+            yield current
+
+    def _reference_targets(self) -> frozenset[int]:
+        if self._targets is None:
+            references = [
+                (schema, reference)
+                for _, schema in self.subschemas()
+                if isinstance(reference := schema.get("$ref"), str) and not self.is_meta_schema(reference)
+            ]
+            self._targets = frozenset(id(self.resolve(schema, reference)) for schema, reference in references)
+        return self._targets
 
     def constraints(self, schema: JsonObject) -> JsonObject:
         """Return the keywords that constrain; beside `$ref`, drafts 4 to 7 ignore every other one."""
@@ -194,6 +216,8 @@ class SchemaDocument:
                     self._anchors.setdefault(f"{current_base}#{current[name]}", current)
             children = list(_child_schemas(current))
             for path, child in reversed(children):
+                if path.split("/")[0] in _ON_THE_SAME_VALUE:
+                    self._enclosing.setdefault(id(child), current)
                 pending.append((child, current_base, f"{current_pointer}/{path}"))
 
     def _own_base(self, schema: JsonObject, base: str) -> str:

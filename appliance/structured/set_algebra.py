@@ -105,7 +105,7 @@ class SetAlgebra:
         alternatives: list[JsonValue] = []
         is_exact = True
         for name, inner in properties.items():
-            inner_context = self._property(context, name)
+            inner_context = self._listed_property(context, name)
             found, exact = self.complement(inner, inner_context, depth + 1)
             is_exact = is_exact and exact
             if found is not False:
@@ -143,6 +143,12 @@ class SetAlgebra:
         if isinstance(reference, str) and not self._document.is_meta_schema(reference):
             return self.enumeration(self._document.resolve(schema, reference), depth + 1)
         return None
+
+    def _listed_property(self, schema: JsonValue, name: str) -> JsonValue:
+        """Return what a property must satisfy, here or in a schema around, where that lists its values."""
+        around = self._document.enclosing(schema) if isinstance(schema, dict) else ()
+        found = [self._property(one, name) for one in (schema, *around)]
+        return next((one for one in found if self.enumeration(one) is not None), found[0])
 
     def _property(self, schema: JsonValue, name: str, depth: int = 0) -> JsonValue:
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:

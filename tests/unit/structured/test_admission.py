@@ -188,6 +188,32 @@ def test_what_can_be_rewritten_exactly_is_enforced(schema: object, keyword: str)
     assert statuses_of(schema)["", keyword] == "enforced"
 
 
+KIND = {"type": "object", "properties": {"kind": {"enum": ["a", "b", "c"]}, "x": {}}, "required": ["kind"]}
+IF_A = {"if": {"properties": {"kind": {"const": "a"}}}, "then": {"required": ["x"]}}
+
+
+@pytest.mark.parametrize(
+    "schema, pointer",
+    [
+        pytest.param({**KIND, "allOf": [IF_A]}, "/allOf/0", id="a part"),
+        pytest.param(
+            {**KIND, "if": {"properties": {"kind": {"const": "b"}}}, "else": IF_A}, "/else", id="else"
+        ),
+    ],
+)
+def test_a_condition_knows_the_values_that_a_schema_around_it_lists(schema: object, pointer: str) -> None:
+    admitted = admit(schema_format(schema))
+    assert statuses_of(schema)[pointer, "if"] == "enforced"
+    assert grammar_accepts(admitted, '{"kind": "c"}')
+    assert grammar_accepts(admitted, '{"kind": "a", "x": 1}')
+    assert not grammar_accepts(admitted, '{"kind": "a"}')
+
+
+def test_a_part_that_is_used_elsewhere_too_knows_nothing_of_what_stands_around_it() -> None:
+    schema = {"properties": {"one": {**KIND, "allOf": [IF_A]}, "other": {"$ref": "#/properties/one/allOf/0"}}}
+    assert statuses_of(schema)["/properties/one/allOf/0", "if"] == "checked_after"
+
+
 def test_objects_are_closed_unless_the_schema_opens_them() -> None:
     closed = admit(schema_format({"type": "object", "properties": {"a": {"type": "integer"}}}))
     opened = admit(
