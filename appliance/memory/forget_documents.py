@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +25,8 @@ from appliance.retrieval.records import DocumentRecord
 
 class _Store(Protocol):
     def documents(self, owner: str) -> list[DocumentRecord]: ...
+
+    def every_document(self) -> Iterable[DocumentRecord]: ...
 
     def parsed(self, owner: str, document_id: str) -> ParsedDocument | None: ...
 
@@ -80,6 +82,7 @@ class ForgettableDocuments:
         texts = [self._text(record) for record in self._library.store.documents(self._owner)]
         held = [needle for needle in needles if any(mentions(text, needle) for text in texts)]
         hits = [ForgetHit(store=self.name, place="documents", needle=needle, kind="row") for needle in held]
+        hits += self._held_by_others(needles)
         files = files_below(self._index_folder) if self._index_folder.is_dir() else []
         for found in scan_files(files, needles):
             place = f"{found.path} as {found.form}"
@@ -94,6 +97,22 @@ class ForgettableDocuments:
         )
         return ForgetProbe(store=self.name, checked=checked, hits=tuple(hits))
 
+    def _held_by_others(self, needles: Sequence[str]) -> list[ForgetHit]:
+        """The files of the index hold the words of all owners; what somebody else has is no trace."""
+        left = list(needles)
+        hits: list[ForgetHit] = []
+        for record in self._library.store.every_document() if left else ():
+            if record.owner == self._owner:
+                continue
+            text = self._text(record)
+            found = [needle for needle in left if mentions(text, needle)]
+            hits += [
+                ForgetHit(store=self.name, place="documents", needle=needle, kind="other_owner")
+                for needle in found
+            ]
+            left = [needle for needle in left if needle not in found]
+        return hits
+
     def _text(self, record: DocumentRecord) -> str:
-        document = self._library.store.parsed(self._owner, record.document_id)
+        document = self._library.store.parsed(record.owner, record.document_id)
         return f"{record.name}\n{record.source}\n{document.text if document else ''}"

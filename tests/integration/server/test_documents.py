@@ -1,0 +1,160 @@
+"""Documents over HTTP: in, found, quoted, taken apart, and gone; bad ones are refused with a reason."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+from tests.live_server import LiveServer
+
+BINARY = {"content-type": "application/octet-stream"}
+INVOICE = "# Invoice 4711\n\nThe supplier is Nordwind Stahl of Kiel.\n\nThe total is 1,280.50 EUR, due on 3 May 2026.\n"
+
+
+def added(client: httpx.Client, name: str, content: bytes, collection: str = "invoices") -> httpx.Response:
+    place = f"/v1/collections/{collection}/documents"
+    return client.post(place, params={"name": name}, content=content, headers=BINARY)
+
+
+def test_a_document_is_added_once_replaced_by_name_and_deleted(server: LiveServer) -> None:
+    with server.client(server.token_of("clerk")) as client:
+        first = added(client, "invoice.md", INVOICE.encode())
+        again = added(client, "invoice.md", INVOICE.encode())
+        copy = added(client, "copy.md", INVOICE.encode())
+        changed = added(client, "invoice.md", INVOICE.replace("4711", "4712").encode())
+        listed = client.get("/v1/documents", params={"collection": "invoices"}).json()["documents"]
+        shown = client.get(f"/v1/documents/{first.json()['id']}").json()
+        deleted = client.delete(f"/v1/documents/{first.json()['id']}").json()
+        left = client.post("/v1/search", json={"question": "Nordwind", "mode": "text"}).json()
+
+    outcomes = [answer.json()["outcome"] for answer in (first, again, copy, changed)]
+    assert outcomes == ["added", "unchanged", "skipped", "updated"]
+    assert first.status_code == 201
+    assert first.json()["id"] == changed.json()["id"]
+    assert [document["name"] for document in listed] == ["invoice.md"]
+    assert "Invoice 4712" in shown["text"]
+    assert "owner" not in shown
+    assert (deleted["remains"], left["hits"]) == ([], [])
+
+
+def test_a_question_is_answered_with_quotes_that_stand_in_the_document(server: LiveServer) -> None:
+    with server.client(server.token_of("asker")) as client:
+        added(client, "invoice.md", INVOICE.encode())
+        answer = client.post("/v1/answers", json={"question": "When is the total of the invoice due?"}).json()
+        refused = client.post("/v1/answers", json={"question": "How do penguins sleep in winter?"}).json()
+
+    quotes = [citation["citation"]["quote"] for citation in answer["citations"]]
+    assert any("3 May 2026" in quote for quote in quotes)
+    assert all(quote in INVOICE for quote in quotes)
+    assert {citation["citation"]["verdict"] for citation in answer["citations"]} == {"verified"}
+    assert refused["kind"] == "refused"
+    assert refused["citations"] == []
+
+
+def test_fields_are_taken_out_with_where_they_stand(server: LiveServer) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "year": {"type": "integer"}},
+        "required": ["name", "year"],
+        "additionalProperties": False,
+    }
+    with server.client(server.token_of("extractor")) as client:
+        added(client, "book.txt", b"Emma is a novel. It came out in 1815.")
+        body = {"schema": schema, "collections": ["invoices"], "model": "scripted:json"}
+        rows = client.post("/v1/extractions", json=body).json()["data"]
+        nothing = client.post("/v1/extractions", json={"schema": schema})
+
+    assert [row["values"] for row in rows] == [{"name": "Emma", "year": 1815}]
+    assert all(evidence["verdict"] != "absent" for evidence in rows[0]["evidence"])
+    assert nothing.json()["error"]["code"] == "missing_required_parameter"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "..", "../up.txt", "/etc/passwd", "a/b.txt", "a\\b.txt", ".hidden", "a\nb.txt", "x" * 201, " a.txt"],
+)
+def test_a_name_that_is_no_file_name_is_refused(server: LiveServer, name: str) -> None:
+    with server.client() as client:
+        answer = added(client, name, b"text")
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "name"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        pytest.param("broken.pdf", b"%PDF-1.7\nnothing", id="broken"),
+        pytest.param("empty.txt", b"", id="empty"),
+        pytest.param("program.exe", b"MZ\x00\x01\x02\x03", id="program"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(server: LiveServer, name: str, content: bytes) -> None:
+    with server.client(server.token_of(f"reader-{name}")) as client:
+        answer = added(client, name, content)
+        listed = client.get("/v1/documents").json()["documents"]
+
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["appliance"]["details"]["reason"]
+    assert [document["state"] for document in listed] == ["failed"]
+
+
+def test_what_is_counted_has_the_numbers_of_the_model(server: LiveServer) -> None:
+    with server.client() as client:
+        text = client.post("/tokenize", json={"content": "one two three", "model": "scripted:greet"}).json()
+        both = client.post("/tokenize", json={"content": "x", "messages": [{"role": "user", "content": "x"}]})
+
+    assert (text["count"], text["context_window"]) == (6, 4096)
+    assert both.status_code == 400
+
+
+def test_without_a_reranker_the_refusal_says_so(server: LiveServer) -> None:
+    with server.client() as client:
+        unnamed = client.post("/v1/rerank", json={"query": "x", "documents": ["a", "b"]})
+        other = client.post(
+            "/v1/rerank", json={"query": "x", "documents": ["a"], "model": "all-minilm:l6-v2"}
+        )
+
+    assert (unnamed.status_code, other.status_code) == (404, 404)
+    assert "no reranker" in unnamed.json()["error"]["message"]
+    assert "reranks" in other.json()["error"]["message"]
+
+
+def test_old_conversations_and_documents_go_by_rule(server: LiveServer) -> None:
+    with server.client(server.token_of("hoarder")) as client, server.client() as admin:
+        old = client.post("/v1/conversations", json={"title": "old"}).json()["id"]
+        kept = client.post("/v1/conversations", json={"title": "kept"}).json()["id"]
+        with server.services.database.transaction() as connection:
+            connection.execute("UPDATE chats SET updated_at_s = updated_at_s - 864000 WHERE id = ?", (old,))
+        rule = admin.put("/v1/admin/retention", json={"what": "conversations", "days": 5, "user": "hoarder"})
+        left = [chat["id"] for chat in client.get("/v1/conversations").json()["conversations"]]
+        listed = admin.get("/v1/admin/retention").json()["rules"]
+        removed = admin.delete("/v1/admin/retention/conversations", params={"user": "hoarder"})
+        audit = admin.get("/v1/admin/audit", params={"limit": 1000}).json()["entries"]
+
+    assert rule.json()["forgotten"] == 1
+    assert left == [kept]
+    assert [one["days"] for one in listed] == [5.0]
+    assert removed.status_code == 200
+    assert old in [entry["subject"] for entry in audit if entry["action"] == "conversation.expired"]
+    assert "hoarder" not in json.dumps(
+        [entry for entry in audit if entry["action"] == "conversation.expired"]
+    )
+
+
+def test_a_subject_is_forgotten_everywhere_and_others_keep_theirs(server: LiveServer) -> None:
+    with server.client(server.token_of("one")) as one, server.client(server.token_of("two")) as two:
+        for client in (one, two):
+            added(client, "note.txt", b"Mister Wollstonecraft owes us a horse.")
+        receipt = one.post("/v1/forget", json={"subject": "Wollstonecraft"}).json()
+        hits = [
+            len(client.post("/v1/search", json={"question": "Wollstonecraft", "mode": "text"}).json()["hits"])
+            for client in (one, two)
+        ]
+        several = one.post("/v1/forget", json={"subject": "abc", "everything": True})
+
+    assert receipt["is_clean"], receipt
+    assert hits == [0, 1]
+    assert several.status_code == 400
