@@ -16,6 +16,7 @@ from appliance.core.requests import (
     RegexFormat,
     TextFormat,
 )
+from appliance.structured.call_check import CallCheck
 from appliance.structured.document import SchemaDocument, parse_schema
 from appliance.structured.finiteness import has_finite_value
 from appliance.structured.grammar import TOO_SLOW, grammar_error, json_grammar, lark_grammar, regex_grammar
@@ -38,6 +39,7 @@ class Admitted:
     exact check, and empty when the grammar by itself decides. `is_exact` says that the grammar by itself
     already excludes every invalid text that the reports know of. `examples` satisfy patterns of the schema.
     `names_may_repeat`: some object takes names that are not declared, and the grammar does not compare them.
+    `calls` is the exact check of an answer that calls tools.
     """
 
     format: OutputFormat
@@ -46,6 +48,7 @@ class Admitted:
     reports: tuple[KeywordReport, ...] = ()
     examples: tuple[str, ...] = ()
     names_may_repeat: bool = False
+    calls: CallCheck | None = None
 
     @property
     def is_json(self) -> bool:
@@ -59,6 +62,8 @@ class Admitted:
 
     def check(self, text: str) -> tuple[JsonScan | None, list[Problem]]:
         """Scan a finished text and return what is wrong with it."""
+        if self.calls is not None:
+            return self.calls.check(text)
         if not self.schema_json:
             return None, []
         return validator_of(self.schema_json).check_text(text)

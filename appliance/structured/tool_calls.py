@@ -12,6 +12,7 @@ from appliance.core.errors import InvalidRequestError, MalformedOutputError, Sch
 from appliance.core.messages import ToolCall
 from appliance.core.requests import JsonSchemaFormat, NamedTool, TextFormat, ToolChoice, ToolSpec
 from appliance.structured.admission import Admitted, admit
+from appliance.structured.call_check import CallCheck
 from appliance.structured.grammar import grammar_error
 from appliance.structured.json_text import JsonValue, dump_json, scan_json
 from appliance.structured.report import StructuredLimits
@@ -56,8 +57,9 @@ def admit_tool_calls(
     if choice == "none" or (not tools and choice == "auto"):
         return None
     chosen = _chosen(tools, choice)
+    used = markers or CallMarkers()
     calls = admit(JsonSchemaFormat(schema_json=dump_json(_calls_schema(chosen)), in_prompt=False), limits)
-    grammar = _wrap(calls.grammar, markers or CallMarkers(), choice == "auto", allows_several)
+    grammar = _wrap(calls.grammar, used, choice == "auto", allows_several)
     if error := grammar_error(grammar):
         raise SchemaRejectedError(f"the tools cannot be enforced together: {error.splitlines()[0][:200]}")
     return Admitted(
@@ -66,6 +68,11 @@ def admit_tool_calls(
         reports=calls.reports,
         examples=calls.examples,
         names_may_repeat=calls.names_may_repeat,
+        calls=CallCheck(
+            opening=used.opening,
+            closing=used.closing,
+            parameters=tuple((tool.name, tool.parameters_json or "{}") for tool in chosen),
+        ),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from appliance.core.requests import OutputFormat
-from appliance.structured.admission import admit
+from appliance.structured.admission import Admitted, admit
 from appliance.structured.compiler import GrammarCompiler
 from appliance.structured.decoder import ConstrainedDecoder, DecodeOptions, DecodeOutcome
 from appliance.structured.vocabulary import TokenVocabulary
@@ -70,11 +70,11 @@ def by_seed(seed: int) -> Rows:
 
 
 def decode(
-    output_format: OutputFormat, rows: Rows, options: DecodeOptions, prompt: str = ""
+    asked: OutputFormat | Admitted, rows: Rows, options: DecodeOptions, prompt: str = ""
 ) -> tuple[ConstrainedDecoder, DecodeOutcome, str]:
     """Drive a decoder as an engine does, checking that the cells it keeps hold what it thinks."""
     decoder = ConstrainedDecoder(
-        COMPILER.compile(admit(output_format)),
+        COMPILER.compile(asked if isinstance(asked, Admitted) else admit(asked)),
         prompt_tokens=VOCABULARY.tokenize(prompt),
         options=options,
         choose=lambda row, _output: int(row.argmax()),

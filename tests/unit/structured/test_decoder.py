@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.core.requests import ChoiceFormat, JsonSchemaFormat, RegexFormat
+from appliance.core.requests import ChoiceFormat, JsonSchemaFormat, RegexFormat, ToolSpec
 from appliance.structured.admission import admit
 from appliance.structured.decoder import DecodeOptions
+from appliance.structured.tool_calls import admit_tool_calls
 from tests.unit.structured.scripted_model import by_seed, decode, follows
 
 PERSON = {
@@ -122,6 +123,23 @@ def test_a_text_that_fails_the_check_is_taken_back_to_its_last_choice(schema: ob
     assert (outcome.state, admitted.problems(decoder.raw_text)) == ("finished", [])
     assert decoder.counts.repairs >= 1
     assert decoder.raw_text != wanted
+
+
+def test_arguments_of_a_call_that_fail_the_check_are_taken_back_too() -> None:
+    tool = ToolSpec(
+        name="paint",
+        description="",
+        parameters_json=json.dumps({"type": "object", "properties": {"tags": UNIQUE}, "required": ["tags"]}),
+    )
+    admitted = admit_tool_calls([tool], "auto")
+    assert admitted is not None
+    call = '<tool_call>\n{"name": "paint", "arguments": {"tags": ["red", "red"]}}\n</tool_call>'
+    decoder, outcome, _ = decode(admitted, follows(f"the {call}"), options())
+    assert outcome.state == "finished"
+    assert decoder.counts.repairs >= 1
+    assert decoder.raw_text.startswith('the <tool_call>\n{"name": "paint", "arguments": {"tags": ["red"')
+    assert admitted.problems(decoder.raw_text) == []
+    assert admitted.problems(call)[0].pointer == "/arguments/tags"
 
 
 def test_without_second_tries_a_failed_check_is_a_typed_failure_that_keeps_the_text() -> None:
