@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from appliance.cli.invocation import Invocation
-from appliance.cli.team_store import as_table, open_team_store, shown_time
+from appliance.cli.team_store import TeamStore, as_table, open_team_store, shown_time
 
 if TYPE_CHECKING:
     from appliance.server.teams.users import Role, User
@@ -52,17 +53,51 @@ def list_command(invocation: Invocation, *, as_json: bool) -> None:
 
 @user_command.command("remove")
 @click.argument("name")
+@click.option("--forget", "forgets", is_flag=True, help="Remove everything they stored, for good.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_json_option
 @click.pass_obj
-def remove_command(invocation: Invocation, *, name: str, yes: bool, as_json: bool) -> None:
-    """Remove a user and revoke their tokens. What they stored stays until it is forgotten."""
+def remove_command(invocation: Invocation, *, name: str, forgets: bool, yes: bool, as_json: bool) -> int:
+    """Remove a user and revoke their tokens. What they stored stays unless --forget is given.
+
+    A server that runs keeps prefixes of their prompts in memory until its model is unloaded; its route
+    `DELETE /v1/admin/users/NAME?forget=true` drops those as well.
+    """
     with open_team_store(invocation) as store:
         user = store.users.get(name)
         if not yes:
-            click.confirm(f"This removes {user.name} and revokes every token of theirs. Go on?", abort=True)
+            more = " and everything they stored" if forgets else ""
+            click.confirm(f"This removes {user.name}{more} and revokes their tokens. Go on?", abort=True)
         store.users.remove(name, actor=store.actor)
-    click.echo(json.dumps({"removed": name}) if as_json else f"removed {name}")
+        receipt = _forget(store, user) if forgets else None
+    if as_json:
+        click.echo(json.dumps({"removed": name, "forgotten": receipt}))
+    else:
+        click.echo(f"removed {name}" + _told(receipt))
+    return EXIT_FAILURE if receipt and not receipt["is_clean"] else EXIT_OK
+
+
+def _forget(store: TeamStore, user: User) -> dict[str, object]:
+    """Forget everything of a user and return the receipt."""
+    from appliance.app import open_library
+    from appliance.server.forgetting import Forgetting, forget_receipt_json
+
+    settings = store.settings
+    has_index = bool(settings.index_uri) or (settings.data_dir / "index").exists()
+    library = open_library(settings) if has_index else None
+    try:
+        receipt = Forgetting(settings, store.database, library).everything(user.id)
+    finally:
+        if library is not None:
+            library.close()
+    store.audit.append(store.actor, "forgotten.user", user.id, is_clean=receipt.is_clean)
+    return forget_receipt_json(receipt)
+
+
+def _told(receipt: dict[str, object] | None) -> str:
+    if receipt is None:
+        return "; what they stored is still here"
+    return "; nothing of theirs remains" if receipt["is_clean"] else f"; this remains: {receipt['remains']}"
 
 
 def _user_json(user: User) -> dict[str, object]:

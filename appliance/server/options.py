@@ -10,6 +10,7 @@ from appliance.core.errors import ConfigError
 
 DEFAULT_PORT = 8427
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  addresses to listen on; as a name of a server they are a trick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +63,7 @@ class ServeOptions:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost" or _is_loopback(self.host)
 
     @property
     def has_tls(self) -> bool:
@@ -81,10 +77,19 @@ class ServeOptions:
         rebound, so the one that the connection came in on is always right.
         """
         name = _without_port(host).lower()
-        if name in _LOOPBACK_NAMES and self.is_loopback:
+        if not name or name in _EVERYWHERE:
+            return False
+        if name in _LOOPBACK_NAMES and _is_loopback(local_address):
             return True
-        known = {self.host.lower(), *(allowed.lower() for allowed in self.allowed_hosts)}
-        return name in known or (bool(local_address) and name == local_address.lower())
+        known = {self.host.lower(), local_address.lower(), *(each.lower() for each in self.allowed_hosts)}
+        return name in known
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _without_port(host: str) -> str:

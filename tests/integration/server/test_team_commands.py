@@ -14,13 +14,15 @@ def test_a_user_gets_a_token_that_can_be_revoked(run_cli: RunCli) -> None:
     revoked = json.loads(run_cli("token", "revoke", token["id"], "--json").stdout)
     listed = json.loads(run_cli("token", "list", "--user", "ada", "--json").stdout)
     users = {each["name"] for each in json.loads(run_cli("user", "list", "--json").stdout)}
-    removed = json.loads(run_cli("user", "remove", "ada", "--yes", "--json").stdout)
+    removed = json.loads(run_cli("user", "remove", "ada", "--forget", "--yes", "--json").stdout)
 
     assert user["role"] == "member"
     assert token["token"].startswith("apl_")
     assert (token["scopes"], revoked) == (["chat"], {"revoked": token["id"]})
     assert listed[0]["revoked_at_s"] is not None
-    assert (users, removed) == ({"local", "ada"}, {"removed": "ada"})
+    assert users == {"local", "ada"}
+    assert removed["removed"] == "ada"
+    assert removed["forgotten"]["is_clean"]
 
 
 def test_the_token_of_the_machine_stays_the_same(run_cli: RunCli) -> None:

@@ -52,4 +52,7 @@ def test_only_names_that_cannot_be_rebound_are_believed() -> None:
     )
     assert wide.knows_host("AI.example.org:8427", "10.0.0.5")
     assert wide.knows_host("10.0.0.5:8427", "10.0.0.5")
-    assert not any(wide.knows_host(host, "10.0.0.5") for host in ("localhost", "10.0.0.6", "example.org"))
+    assert wide.knows_host("localhost:8427", "127.0.0.1")
+    strangers = ("localhost", "10.0.0.6", "example.org", EVERYWHERE, "")
+    assert not any(wide.knows_host(host, "10.0.0.5") for host in strangers)
+    assert not wide.knows_host(EVERYWHERE, EVERYWHERE)
