@@ -48,6 +48,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "chat": CommandEntry("Talk", "appliance.cli.chat", "Talk with a model, line by line."),
     "schema": CommandEntry("Talk", "appliance.cli.schema", "Say what is enforced of a schema."),
     "chats": CommandEntry("Memory", "appliance.cli.chats", "List, search, export and import conversations."),
+    "facts": CommandEntry("Memory", "appliance.cli.facts", "Show and change what is remembered of you."),
     "forget": CommandEntry("Memory", "appliance.cli.forget", "Remove something for good, with a receipt."),
     "pull": CommandEntry("Models", "appliance.cli.models", "Fetch a model and check it."),
     "list": CommandEntry("Models", "appliance.cli.models", "List models, fetched and known."),

@@ -16,7 +16,6 @@ from tests.ui_session import (
     MODEL,
     FixedLibrary,
     TestSession,
-    an_answer,
     some_documents,
     some_passages,
 )
@@ -102,10 +101,59 @@ async def why(app: ApplianceUI, pilot: Pilot[None]) -> None:
     await pilot.press("w")
 
 
+async def asked_documents(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    screen = app.screen
+    assert isinstance(screen, ChatScreen)
+    screen.prompt.write("/ask when may I leave?")
+    await pilot.press("enter")
+    await until(lambda: len(screen.transcript.turns) == 2 and not screen.is_answering, "the answer ends")
+    await pilot.pause()
+
+
+async def mention(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await pilot.press(*"ask ", "at")
+    await until(lambda: "@contracts" in screen_text(app), "the names are listed")
+
+
+async def folded(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    screen = app.screen
+    assert isinstance(screen, ChatScreen)
+    await chat(app, pilot)
+    assert screen.chat is not None
+    turns = await app.session.chats.branch(screen.chat.id)
+    assert isinstance(app.session, TestSession)
+    app.session.conversations.summaries.add(turns, "They spoke of rivers.", made_by=MODEL)
+    await app.open_chat(screen.chat.id)
+
+
+async def memory(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await app.session.memory.add("I live in Rome")
+    await folded(app, pilot)
+    await pilot.press("f7")
+    await until(lambda: "1 facts" in screen_text(app), "the facts are listed")
+
+
+async def extract(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await pilot.press("f8")
+    await until(lambda: "0 of 3 documents" in screen_text(app), "the documents are known")
+
+
+async def extracted(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await extract(app, pilot)
+    await pilot.press("s", *"tenant, rent int", "enter", "d", "a", "enter", "r")
+    await until(lambda: "2 rows" in screen_text(app), "the rows are there")
+    await pilot.press("right")
+
+
+async def picked(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await extract(app, pilot)
+    await pilot.press("d", "space")
+
+
 async def sourced(app: ApplianceUI, pilot: Pilot[None]) -> None:
-    await library(app, pilot)
-    await pilot.press("q", *"when", "enter")
-    await until(lambda: "Three months. [1]" in screen_text(app), "the answer is shown")
+    await asked_documents(app, pilot)
+    await pilot.press("tab", "s")
+    await until(lambda: "read 2 of 96 passages" in screen_text(app), "the sources are shown")
 
 
 async def quoted(app: ApplianceUI, pilot: Pilot[None]) -> None:
@@ -127,7 +175,8 @@ async def help_page(app: ApplianceUI, pilot: Pilot[None]) -> None:
 
 
 VISITS: tuple[Visit, ...] = (
-    welcome, chat, slash, receipt, chats, models, pulled, library, found, why, sourced, quoted, settings, log, help_page,
+    welcome, chat, slash, receipt, chats, models, pulled, library, found, why, asked_documents, sourced, quoted, mention,
+    folded, memory, extract, extracted, picked, settings, log, help_page,
 )  # fmt: skip
 
 
@@ -137,7 +186,7 @@ async def test_a_screen_looks_as_it_did(
     visit: Visit, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "UTC")
-    documents = FixedLibrary(some_documents(), some_passages(), DOCUMENT, an_answer())
+    documents = FixedLibrary(some_documents(), some_passages(), DOCUMENT)
     app = ApplianceUI(TestSession(tmp_path, MODEL_OF_SCREENS, library=documents))
     async with app.run_test(size=size) as pilot:
         await until(lambda: app.model_state == "ready", "the model is loaded")

@@ -10,7 +10,8 @@ WELCOME = """Ask a question below. Everything stays on this machine.
   Ctrl+J     new line           Tab      go to a turn: edit, again, copy
   Ctrl+G     your editor        Ctrl+R   what you asked before
   Ctrl+N     new chat           Ctrl+P   every command
-  F2 chats · F3 library · F4 models · F5 settings · F6 log · F7 memory · F8 extract
+  F2 chats · F3 library · F4 models · F5 settings
+  F6 log · F7 memory · F8 extract · F9 bench · F1 help
 
   /          begins a command          @   asks a document or collection"""
 
