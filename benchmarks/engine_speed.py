@@ -128,7 +128,7 @@ class _Runners:
         if key not in self._open:
             if not self._keeps_all:
                 await self._close_all()
-            require_fit(_memory_plan(local, choice, self._context_tokens), local.id)
+            require_fit(memory_plan(local, choice, self._context_tokens), local.id)
             inner = await self._stack.enter_async_context(AsyncExitStack())
             runner = await inner.enter_async_context(
                 open_runner(local, choice, self._context_tokens, seed=self._seed)
@@ -143,14 +143,15 @@ class _Runners:
 
     def _fit_together(self, plan: EnginePlan) -> bool:
         needed = sum(
-            _memory_plan(local, choice, self._context_tokens).total_bytes
+            memory_plan(local, choice, self._context_tokens).total_bytes
             for local in plan.models
             for choice in plan.choices
         )
         return needed <= read_free_bytes() * _SHARE_OF_FREE_MEMORY
 
 
-def _memory_plan(local: LocalModel, choice: LoadChoice, context_tokens: int) -> MemoryPlan:
+def memory_plan(local: LocalModel, choice: LoadChoice, context_tokens: int) -> MemoryPlan:
+    """Predict the peak of a worker that is loaded so."""
     key_type, value_type = cache_types(choice.kv_type)
     params = choice.params(local, context_tokens)
     shape = LoadShape(

@@ -90,8 +90,8 @@ class Recorder:
         self._total = 0
 
     def expect(self, steps: int) -> None:
-        """Say how many steps the run will have."""
-        self._total = steps
+        """Say how many steps more the run will have."""
+        self._total = self._done + steps
 
     def step(self, text: str, *, figure: float | None = None, unit: str = "") -> None:
         """Report that one more step is done, or that the next one begins."""

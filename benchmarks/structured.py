@@ -35,6 +35,7 @@ from benchmarks.peers.programs import ensure_programs
 from benchmarks.peers.workload import wire_messages
 from benchmarks.statistics import paired_ratios, percentile
 from benchmarks.structured_cases import CASES, Case, Style
+from benchmarks.structured_together import Together, measure_together
 
 STARTER = "smollm2:135m-instruct-q4_1"
 CONTEXT_WINDOW = 4096
@@ -210,7 +211,7 @@ def _cpu_s(engine: Engine) -> float:
 
 async def _run(
     model: str, rounds: int, threads: int, cases_each: int, *, with_server: bool
-) -> tuple[list[Round], float]:
+) -> tuple[list[Round], Together, float]:
     settings = load_settings()
     local = Catalog(ModelStore(settings.models_dir)).local(model)
     found: list[Round] = []
@@ -244,7 +245,10 @@ async def _run(
                     chosen = [one for one in prepared if one.case.style == style][:cases_each]
                     _say(f"round {number + 1} of {rounds}: {style}")
                     found.append(await measure(engine, server, chosen, number))
-    return found, use.foreign_share
+        _say("constrained and free ones together")
+        async with open_engine(replace(params, parallel=2 * len(CASES))) as shared:
+            together = await measure_together(shared, [one.constrained for one in prepared], MAX_TOKENS // 2)
+    return found, together, use.foreign_share
 
 
 def _say(text: str) -> None:
@@ -263,13 +267,20 @@ def main(
 ) -> None:
     """Measure structured output."""
     fingerprint = take_fingerprint({})
-    found, foreign_share = asyncio.run(_run(model, rounds, threads, cases_each, with_server=with_server))
+    found, together, foreign_share = asyncio.run(
+        _run(model, rounds, threads, cases_each, with_server=with_server)
+    )
     styles: tuple[Style, ...] = ("function call", "extraction")
     for style in styles:
         click.echo("\n".join(summary(style, found, cases_each)))
+    click.echo(together.line)
     click.echo(f"others used {foreign_share:.0%} of the machine; load before {fingerprint.load_before:.1f}")
     if json_path:
-        record = {"fingerprint": json.loads(fingerprint.to_json()), "rounds": [asdict(one) for one in found]}
+        record = {
+            "fingerprint": json.loads(fingerprint.to_json()),
+            "rounds": [asdict(one) for one in found],
+            "together": asdict(together),
+        }
         json_path.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
