@@ -93,7 +93,7 @@ class Admission:
             return Seat(ask=ask, taken_s=asked_s, is_shared=True)
         self._seats.declare(model, candidate.parallel)
         self._check_rates(ask)
-        has_seat = not self._queue.length_of(ask.owner) and self._seats.has_seat(ask)
+        has_seat = not self._queue.is_behind(ask) and self._seats.has_seat(ask)
         if not has_seat:
             self._check_queue(ask)
         self._count_in(ask)
@@ -132,8 +132,7 @@ class Admission:
     async def _wait(self, ask: Ask, deadline: Deadline, started_s: float) -> None:
         waiter = Waiter(ask, asyncio.get_running_loop().create_future())
         self._queue.add(waiter)
-        # A small request may pass large ones of its owner that wait for another seat.
-        self._seat_waiting()
+        self._show_numbers()
         try:
             await self._until_seated(waiter, deadline, started_s)
         except BaseException:

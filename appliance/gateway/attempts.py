@@ -153,7 +153,7 @@ class Attempts:
             return None
         if failure.kind in self._plan.fallback_on and self._position + 1 < len(self._plan.chosen):
             return _Next(self._position + 1)
-        if failure.kind not in self._policy.retry_on or not failure.retryable:
+        if failure.kind not in self._policy.retry_on or not failure.retryable or self._crashes_again():
             return None
         wait_s = self._backoff.wait_s(failure, self._repetitions + 1)
         if wait_s is None or wait_s >= self._left_s(told):
@@ -177,6 +177,11 @@ class Attempts:
         self._metrics.fallbacks.add(*self._who(), kind)
         self._position = position
         self._repetitions = 0
+
+    def _crashes_again(self) -> bool:
+        """Whether the request has crashed its engine twice: it would a third time, and others suffer."""
+        crashed = [record.model for record in self._records if record.failure == "engine_crashed"]
+        return crashed.count(self.chosen.candidate.model) > 1
 
     def _left_s(self, told: GenerateRequest) -> float:
         total_s = told.deadline.total_s

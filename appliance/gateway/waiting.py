@@ -70,6 +70,11 @@ class FairQueue:
         """Return how many requests of an owner wait."""
         return self._lengths[owner]
 
+    def is_behind(self, ask: Ask) -> bool:
+        """Whether requests of the same owner, model and size wait already."""
+        line = self._lines.get((ask.owner, ask.model))
+        return line is not None and bool(line.deque_of(ask))
+
     def begin(self, owner: str) -> None:
         """Take up the account of an owner who was idle."""
         self._served.setdefault(owner, min(self._served.values(), default=0))

@@ -149,6 +149,21 @@ async def test_small_requests_pass_large_ones_of_the_same_owner_but_not_for_ever
     assert office.ended == ["first", "s0", "s1", "s2", "s3", "LARGE", "s4", "s5", "s6", "s7"]
 
 
+async def test_a_full_queue_for_one_model_does_not_keep_its_owner_from_another() -> None:
+    clock = VirtualClock()
+    busy, idle = (
+        PlayedModel(name, [says("a", seconds=9.0)], digest=name, parallel=1) for name in ("busy", "idle")
+    )
+    policy = GatewayPolicy(limits=Limits(each_owner=Quota(queue=1)))
+    gateway = Gateway([PlayedProvider(clock, busy, idle)], clock, policy=policy)
+
+    results = await asyncio.gather(
+        *(gateway.generate(question(model=name)) for name in ("busy", "busy", "idle"))
+    )
+
+    assert [result.timings.queue_s for result in results] == [0.0, pytest.approx(9.0), 0.0]
+
+
 async def test_one_seat_is_open_to_large_requests() -> None:
     result = await Office(overall(concurrency=1)).ask("large", text=LARGE)
 

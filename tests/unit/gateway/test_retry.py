@@ -115,6 +115,15 @@ async def test_attempts_end_with_the_budget() -> None:
     assert [attempt.failure for attempt in result.handling.attempts] == ["provider_unavailable"] * 3
 
 
+async def test_a_request_that_crashes_its_engine_twice_is_not_tried_a_third_time() -> None:
+    model = small(fails("engine_crashed"), fails("engine_crashed"), says("never"))
+
+    result = await Trial(model).failure()
+
+    assert result.failure.kind == "engine_crashed"
+    assert len(model.requests) == 2
+
+
 NOT_TRIED_AGAIN = [
     pytest.param(fails("invalid_request"), id="the caller must change something"),
     pytest.param(fails("provider_unavailable", retryable=False), id="it would fail again"),
