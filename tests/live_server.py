@@ -88,8 +88,12 @@ class LiveServer:
 
 
 @contextmanager
-def live_server(folder: Path, options: ServeOptions | None = None, **flags: Scalar) -> Iterator[LiveServer]:
-    """Serve from the folder until the block ends."""
+def live_server(
+    folder: Path, options: ServeOptions | None = None, *, config: str = "", **flags: Scalar
+) -> Iterator[LiveServer]:
+    """Serve from the folder until the block ends. `config` is the text of the configuration file."""
+    config_file = folder / "config.toml"
+    config_file.write_text(config, encoding="utf-8")
     script = folder / "script.toml"
     script.write_text(SCRIPT, encoding="utf-8")
     settings = load_settings(
@@ -102,7 +106,8 @@ def live_server(folder: Path, options: ServeOptions | None = None, **flags: Scal
             "script": str(script),
             "model": "scripted:greet",
             **flags,
-        }
+        },
+        config_file=config_file,
     )
     started: list[LiveServer | BaseException] = []
     servers: list[DrainingServer] = []

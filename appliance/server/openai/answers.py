@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from appliance.core.events import Completed
+from appliance.core.handling import AttemptRecord
 from appliance.core.messages import ToolCall
 from appliance.core.requests import GenerateRequest
 from appliance.core.results import GenerateSuccess
@@ -75,10 +76,17 @@ def receipt_json(
         "model": first.model.name,
         "digest": first.model.digest,
         "timings": [timings_json(ending.timings, ending.usage) for ending in endings],
+        "is_from_cache": all(ending.handling.is_from_cache for ending in endings),
+        "attempts": [_attempt_json(one) for ending in endings for one in ending.handling.attempts],
+        "cost": [asdict(ending.handling.cost) for ending in endings if ending.handling.cost is not None],
         "drafted_tokens": sum(ending.usage.drafted_tokens for ending in endings),
         "accepted_tokens": sum(ending.usage.accepted_tokens for ending in endings),
         "ignored": list(ignored),
     }
+
+
+def _attempt_json(attempt: AttemptRecord) -> JsonObject:
+    return {"provider": attempt.provider, "model": attempt.model, "failure": attempt.failure}
 
 
 def timings_json(timings: Timings, usage: Usage) -> JsonObject:

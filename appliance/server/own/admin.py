@@ -86,7 +86,9 @@ async def remove_user(
     if not forget:
         return {"removed": user.name}
     receipt = await forget_everything(services, user.id)
-    services.audit.append(caller.owner, "forgotten.user", user.id, is_clean=receipt.is_clean)
+    await asyncio.to_thread(
+        services.audit.append, caller.owner, "forgotten.user", user.id, is_clean=receipt.is_clean
+    )
     return {"removed": user.name, "forgotten": forget_receipt_json(receipt)}
 
 

@@ -83,7 +83,9 @@ async def add_document(
         result = await _ingested(library, caller, collection, file)
     if result.outcome == "failed":
         raise DocumentError(f"{name}: {result.message}", reason=result.reason or "unreadable")
-    services.audit.append(caller.owner, "document.added", result.document_id, outcome=result.outcome)
+    await asyncio.to_thread(
+        services.audit.append, caller.owner, "document.added", result.document_id, outcome=result.outcome
+    )
     return JSONResponse(_result_json(result), status_code=_OUTCOME_STATUS.get(result.outcome, 200))
 
 
@@ -115,7 +117,7 @@ async def delete_document(document_id: str, caller: DocumentCaller, services: Se
     library = await services.library.get()
     record = await find_document(library, caller.owner, document_id)
     removal = await asyncio.to_thread(library.remove, caller.owner, [record])
-    services.audit.append(caller.owner, "document.deleted", document_id)
+    await asyncio.to_thread(services.audit.append, caller.owner, "document.deleted", document_id)
     return {"deleted": document_id, "passages": removal.removed_chunks, "remains": list(removal.remains)}
 
 

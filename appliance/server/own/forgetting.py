@@ -45,7 +45,9 @@ async def forget(
         receipt = await forget_everything(services, caller.owner)
     else:
         receipt = await _forget_one(services, body, caller.owner)
-    services.audit.append(caller.owner, f"forgotten.{stated[0]}", is_clean=receipt.is_clean)
+    await asyncio.to_thread(
+        services.audit.append, caller.owner, f"forgotten.{stated[0]}", is_clean=receipt.is_clean
+    )
     return forget_receipt_json(receipt)
 
 
