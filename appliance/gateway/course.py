@@ -114,8 +114,13 @@ class Course:
         return found
 
     async def _seated(self, told: GenerateRequest, plan: Plan, span: Span) -> Seat:
+        candidate = plan.chosen[0].candidate
         with span.child("admission"):
-            return await self._workings.admission.seat(told, plan.chosen[0].candidate, self._started_s)
+            seat = await self._workings.admission.seat(told, candidate, self._started_s)
+        self._workings.telemetry.metrics.queue_wait.observe(
+            candidate.provider, candidate.model, value_s=seat.waited_s
+        )
+        return seat
 
     async def _seated_answer(
         self, judge: Judge, plan: Plan, seat: Seat, reuse: Reuse | None, span: Span

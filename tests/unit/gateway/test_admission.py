@@ -303,3 +303,5 @@ async def test_queue_and_running_requests_are_shown_as_metrics() -> None:
     assert (metrics.queue_depth.values()[()], metrics.running.values()[()]) == (2, 1)
     await asyncio.gather(*tasks)
     assert (metrics.queue_depth.values()[()], metrics.running.values()[()]) == (0, 0)
+    buckets, seconds = metrics.queue_wait.values()["played", "small"]
+    assert (sum(buckets), seconds) == (3, pytest.approx(0.0 + 1.0 + 2.0))
