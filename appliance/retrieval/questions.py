@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from appliance.prompts import OperatorText, UserText, shipped_prompts
 from appliance.retrieval.search import QueryWriter
 
 # Takes a prompt and returns what a model wrote; the model is the caller's.
@@ -35,9 +36,9 @@ def standalone_question(question: str, turns: Sequence[Turn], write: Write) -> s
     if not turns:
         return question
     recent = "\n".join(f"{turn.role}: {_shortened(turn.text)}" for turn in turns[-_MOST_TURNS:])
+    prompt = shipped_prompts().get("standalone-question")
     written = write(
-        "Rewrite the last question so that it can be understood without the conversation. Keep its language. "
-        f"Answer with the question only.\n\nConversation:\n{recent}\n\nLast question: {question}\n\nRewritten:"
+        prompt.render(user={"conversation": UserText(recent), "question": UserText(question)}).user
     )
     line = _first_line(written)
     if 0 < len(line) <= _LONGEST_QUESTION and not line.lower().startswith(("user:", "assistant:")):
@@ -50,10 +51,11 @@ def other_wordings(write: Write, *, count: int = 3) -> QueryWriter:
     """Return a query writer that asks a model for other wordings of a question."""
 
     def write_queries(question: str) -> list[str]:
-        written = write(
-            f"Write {count} different search queries for the question below, one a line, in its language, "
-            f"with other words than the question has.\n\nQuestion: {question}\n\nQueries:"
+        prompt = shipped_prompts().get("other-wordings")
+        rendered = prompt.render(
+            user={"question": UserText(question)}, operator={"count": OperatorText(str(count))}
         )
+        written = write(rendered.user)
         lines = [_LEADING_MARK.sub("", line).strip() for line in written.splitlines()]
         return [line for line in lines if 0 < len(line) <= _LONGEST_QUESTION][:count]
 
