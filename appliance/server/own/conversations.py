@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import Field
+from starlette.responses import Response
 
+from appliance.core.answer import AnswerInProgress
 from appliance.core.errors import error_of
+from appliance.core.events import ReasoningDelta, TextDelta
 from appliance.core.requests import GenerateRequest
-from appliance.core.results import GenerateFailure
+from appliance.core.results import GenerateFailure, GenerateSuccess
 from appliance.memory.turns import Chat, Turn
+from appliance.server.event_stream import EventStream, Frame, frame
+from appliance.server.merging import NumberedEvent
+from appliance.server.openai.answering import begun
 from appliance.server.openai.answers import finish_reason, receipt_json, usage_json
-from appliance.server.own.exchange import Exchange, existing_chat
+from appliance.server.own.exchange import Exchange, existing_chat, stopped
 from appliance.server.services import ChatCaller, Services, ServicesOf
 from appliance.server.wire import JsonObject, ModelName, Text, Wire
 
@@ -37,6 +45,7 @@ class NewMessage(Wire):
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=1 << 24)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    stream: bool = False
 
 
 @router.post("", status_code=201)
@@ -85,8 +94,11 @@ async def show(conversation_id: str, caller: ChatCaller, services: ServicesOf) -
 @router.post("/{conversation_id}/messages")
 async def ask(
     conversation_id: str, body: NewMessage, request: Request, caller: ChatCaller, services: ServicesOf
-) -> JSONResponse:
-    """Ask at the end of a conversation and answer; both are stored. Nothing of it is left out of the prompt."""
+) -> Response:
+    """Ask at the end of a conversation and answer; both are stored. Nothing of it is left out of the prompt.
+
+    With `stream` the answer comes as events `delta` and `reasoning`, and at last as one `answer`.
+    """
     settings = services.appliance.settings
     model = body.model or settings.model
     await services.appliance.gateway.capabilities(model)
@@ -98,13 +110,21 @@ async def ask(
         seed=body.seed,
     )
     conversations = services.conversations(caller)
-    async with services.exchanges.open(conversations, conversation_id, body.content) as exchange:
+    async with AsyncExitStack() as opened:
+        exchange = await opened.enter_async_context(
+            services.exchanges.open(conversations, conversation_id, body.content)
+        )
         asked = GenerateRequest(
             conversation=exchange.conversation, model=model, sampling=sampling, owner=caller.owner
         )
         exchange.request = asked
-        answer = await services.running.unless_gone(request, _answered(services, exchange, asked))
-    return JSONResponse(answer, headers={"x-request-id": asked.request_id})
+        headers = {"x-request-id": asked.request_id}
+        if not body.stream:
+            answer = await services.running.unless_gone(request, _answered(services, exchange, asked))
+            return JSONResponse(answer, headers=headers)
+        events = await begun(services, request, [asked])
+        frames = _frames(exchange, asked, events, opened.pop_all())
+    return EventStream(frames, services.running, write_s=services.options.write_s, headers=headers)
 
 
 @router.delete("/{conversation_id}")
@@ -121,6 +141,33 @@ async def _answered(services: Services, exchange: Exchange, asked: GenerateReque
     exchange.result = result
     if isinstance(result, GenerateFailure):
         raise error_of(result.failure)
+    return _answer_json(exchange, asked, result)
+
+
+async def _frames(
+    exchange: Exchange,
+    asked: GenerateRequest,
+    events: AsyncGenerator[NumberedEvent],
+    opened: AsyncExitStack,
+) -> AsyncGenerator[Frame]:
+    """Yield the answer as it comes; what has come when the client leaves is stored as broken off."""
+    answer = AnswerInProgress()
+    async with opened, aclosing(events):
+        try:
+            async for _, event in events:
+                answer.add(event)
+                if isinstance(event, TextDelta):
+                    yield frame({"text": event.text}, event="delta")
+                elif isinstance(event, ReasoningDelta):
+                    yield frame({"text": event.text}, event="reasoning")
+        finally:
+            exchange.result = answer.result() if answer.is_finished else stopped(answer)
+        if isinstance(exchange.result, GenerateFailure):
+            raise error_of(exchange.result.failure)
+        yield frame(_answer_json(exchange, asked, exchange.result), event="answer")
+
+
+def _answer_json(exchange: Exchange, asked: GenerateRequest, result: GenerateSuccess) -> JsonObject:
     return {
         "conversation_id": exchange.chat_id,
         "role": "assistant",

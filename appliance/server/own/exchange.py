@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from appliance.core.answer import AnswerInProgress
 from appliance.core.clock import SystemClock
-from appliance.core.errors import InvalidRequestError
+from appliance.core.errors import CancelledRequestError, InvalidRequestError
 from appliance.core.events import ReasoningDelta, TextDelta
 from appliance.core.messages import Conversation, Message, SystemMessage
 from appliance.core.requests import GenerateRequest
@@ -71,6 +72,12 @@ class Exchanges:
                     )
         finally:
             self._busy.discard(chat.id)
+
+
+def stopped(answer: AnswerInProgress) -> GenerateFailure:
+    """Return what came of an answer that was broken off."""
+    failure = CancelledRequestError("the answer was broken off").to_failure()
+    return GenerateFailure(failure=failure, partial=answer.partial(), usage=answer.usage)
 
 
 def existing_chat(conversations: Conversations, chat_id: str) -> Chat:
@@ -142,9 +149,10 @@ def _end(result: GenerateSuccess | GenerateFailure | None) -> AnswerEnd:
                 timings=result.timings,
             )
         case GenerateFailure():
+            is_stopped = result.failure.kind == "cancelled"
             return AnswerEnd(
-                state="failed",
-                finish_reason="error",
+                state="stopped" if is_stopped else "failed",
+                finish_reason="cancelled" if is_stopped else "error",
                 usage=result.usage,
                 timings=result.timings,
                 failure=result.failure,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import threading
+
 from appliance.server.own.tickets import TicketAnswer
 from tests.live_server import LiveServer
 
@@ -58,3 +61,36 @@ def test_a_conversation_is_begun_asked_found_and_deleted(server: LiveServer) -> 
     assert {hit["chat_id"] for hit in found["hits"]} == {begun.json()["id"]}
     assert deleted.status_code == 200
     assert gone.status_code == 404
+
+
+def test_a_streamed_message_is_stored_as_it_was_streamed(server: LiveServer) -> None:
+    with server.client() as client:
+        place = f"/v1/conversations/{client.post('/v1/conversations', json={}).json()['id']}"
+        answer = client.post(f"{place}/messages", json={"content": "hello", "stream": True})
+        turns = client.get(place).json()["turns"]
+        missing = client.post("/v1/conversations/none/messages", json={"content": "hello", "stream": True})
+
+    events = [block.split("\n") for block in answer.text.strip().split("\n\n")]
+    deltas = [json.loads(lines[1][6:])["text"] for lines in events if lines[0] == "event: delta"]
+    assert "".join(deltas) == turns[1]["text"] == "Good morning to you."
+    assert turns[1]["reasoning"] == "Be kind."
+    assert events[-1][0] == "event: answer"
+    assert json.loads(events[-1][1][6:])["content"] == "Good morning to you."
+    assert missing.status_code == 404
+
+
+def test_what_came_before_a_client_left_is_kept(server: LiveServer) -> None:
+    with server.client() as client:
+        place = f"/v1/conversations/{client.post('/v1/conversations', json={}).json()['id']}"
+        body = {"content": "hello", "stream": True, "model": "scripted:endless"}
+        with client.stream("POST", f"{place}/messages", json=body) as answer:
+            next(line for line in answer.iter_lines() if "begun" in line)
+            busy = client.post(f"{place}/messages", json={"content": "and?"})
+        waited = threading.Event()
+        turns = client.get(place).json()["turns"]
+        while len(turns) < 2:
+            waited.wait(0.01)
+            turns = client.get(place).json()["turns"]
+
+    assert busy.status_code == 409
+    assert (turns[1]["state"], turns[1]["text"]) == ("stopped", "begun ")
