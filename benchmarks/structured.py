@@ -11,7 +11,7 @@ import asyncio
 import json
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from appliance.engine.client import Engine
 from appliance.engine.params import EngineParams
 from appliance.gateway.judge import judge_of
 from benchmarks.fingerprint import take_fingerprint
-from benchmarks.noise import process_cpu_s, watch_cpu
+from benchmarks.noise import CpuUse, process_cpu_s, watch_cpu
 from benchmarks.peers.engine_side import EngineAnswer, ask
 from benchmarks.peers.llama_server import LlamaServer
 from benchmarks.peers.measurements import open_engine
@@ -209,9 +209,10 @@ def _cpu_s(engine: Engine) -> float:
     return process_cpu_s(engine.pid) if engine.pid is not None else 0.0
 
 
-async def _run(
-    model: str, rounds: int, threads: int, cases_each: int, *, with_server: bool
-) -> tuple[list[Round], Together, float]:
+async def measure_rounds(
+    model: str, rounds: int, threads: int, cases_each: int, *, with_server: bool, say: Callable[[str], None]
+) -> tuple[list[Round], Together, CpuUse]:
+    """Measure every round, both together, and who used the processor meanwhile."""
     settings = load_settings()
     local = Catalog(ModelStore(settings.models_dir)).local(model)
     found: list[Round] = []
@@ -228,7 +229,7 @@ async def _run(
         engine = await stack.enter_async_context(open_engine(params))
         server = None
         if with_server:
-            programs = ensure_programs(settings.cache_dir, _say, sys.stderr)
+            programs = ensure_programs(settings.cache_dir, say, sys.stderr)
             server = await LlamaServer.start(
                 programs,
                 local.path,
@@ -243,12 +244,12 @@ async def _run(
             for number in range(rounds):
                 for style in ("function call", "extraction"):
                     chosen = [one for one in prepared if one.case.style == style][:cases_each]
-                    _say(f"round {number + 1} of {rounds}: {style}")
+                    say(f"round {number + 1} of {rounds}: {style}")
                     found.append(await measure(engine, server, chosen, number))
-        _say("constrained and free ones together")
+        say("constrained and free ones together")
         async with open_engine(replace(params, parallel=2 * len(CASES))) as shared:
             together = await measure_together(shared, [one.constrained for one in prepared], MAX_TOKENS // 2)
-    return found, together, use.foreign_share
+    return found, together, use
 
 
 def _say(text: str) -> None:
@@ -267,14 +268,16 @@ def main(
 ) -> None:
     """Measure structured output."""
     fingerprint = take_fingerprint({})
-    found, together, foreign_share = asyncio.run(
-        _run(model, rounds, threads, cases_each, with_server=with_server)
+    found, together, use = asyncio.run(
+        measure_rounds(model, rounds, threads, cases_each, with_server=with_server, say=_say)
     )
     styles: tuple[Style, ...] = ("function call", "extraction")
     for style in styles:
         click.echo("\n".join(summary(style, found, cases_each)))
     click.echo(together.line)
-    click.echo(f"others used {foreign_share:.0%} of the machine; load before {fingerprint.load_before:.1f}")
+    click.echo(
+        f"others used {use.foreign_share:.0%} of the machine; load before {fingerprint.load_before:.1f}"
+    )
     if json_path:
         record = {
             "fingerprint": json.loads(fingerprint.to_json()),
