@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
 from pydantic import Field
+from starlette.responses import Response
 
+from appliance.config import Settings
+from appliance.context.answers import DocumentAnswer
+from appliance.context.asking import DocumentAsker
 from appliance.context.question import DocumentQuestion
 from appliance.core.errors import InvalidRequestError, error_of
+from appliance.core.events import StreamEvent, TextDelta
 from appliance.core.requests import JsonSchemaFormat, SamplingParams
 from appliance.jobs.extract import ExtractTask, RowDone
 from appliance.retrieval.library import Library
 from appliance.retrieval.records import DocumentRecord
+from appliance.server.event_stream import EventStream, Frame, frame
 from appliance.server.own.documents import Ids, Names, check_collections, find_document
 from appliance.server.problems import refused
 from appliance.server.services import ChatCaller, DocumentCaller, Services, ServicesOf
@@ -40,6 +48,7 @@ class AnswerBody(Wire):
     max_tokens: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
     temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    stream: bool = False
 
 
 class ExtractionBody(Wire):
@@ -60,14 +69,28 @@ async def answer(
     caller: DocumentCaller,
     chatter: ChatCaller,  # noqa: ARG001  an answer costs what a chat costs
     services: ServicesOf,
-) -> JsonObject:
-    """Answer from the caller's documents, or refuse when they hold too little; every quote is verified."""
-    settings = services.appliance.settings
+) -> Response:
+    """Answer from the caller's documents, or refuse when they hold too little; every quote is verified.
+
+    With `stream` the model's words come as events `delta`, unverified still, and at last one `answer` with
+    the citations.
+    """
     library = await services.library.get()
     await check_collections(library, caller.owner, body.collections)
     for document_id in body.document_ids:
         await find_document(library, caller.owner, document_id)
-    asked = DocumentQuestion(
+    asked = _question(body, caller.owner, services.appliance.settings)
+    await services.appliance.gateway.capabilities(asked.model)
+    asker = services.appliance.document_asker(library)
+    if body.stream:
+        frames = _frames(asker, asked)
+        return EventStream(frames, services.running, write_s=services.options.write_s)
+    answered = await services.running.unless_gone(request, asker.answer(asked))
+    return JSONResponse(_answer_json(answered))
+
+
+def _question(body: AnswerBody, owner: str, settings: Settings) -> DocumentQuestion:
+    return DocumentQuestion(
         question=body.question,
         model=body.model or settings.model,
         collections=tuple(body.collections),
@@ -81,11 +104,31 @@ async def answer(
             max_tokens=body.max_tokens,
             seed=body.seed,
         ),
-        owner=caller.owner,
+        owner=owner,
     )
-    await services.appliance.gateway.capabilities(asked.model)
-    work = services.appliance.document_asker(library).answer(asked)
-    answered = await services.running.unless_gone(request, work)
+
+
+async def _frames(asker: DocumentAsker, asked: DocumentQuestion) -> AsyncGenerator[Frame]:
+    """Yield the words as they come, then the verified answer."""
+    # Bounded by the answer's length: the asker calls back without waiting.
+    words: asyncio.Queue[str | None] = asyncio.Queue()
+
+    def on_event(event: StreamEvent) -> None:
+        if isinstance(event, TextDelta):
+            words.put_nowait(event.text)
+
+    answering = asyncio.ensure_future(asker.answer(asked, on_event))
+    answering.add_done_callback(lambda _: words.put_nowait(None))
+    try:
+        while (text := await words.get()) is not None:
+            yield frame({"text": text}, event="delta")
+        yield frame(_answer_json(await answering), event="answer")
+    finally:
+        answering.cancel()
+        await asyncio.wait((answering,))
+
+
+def _answer_json(answered: DocumentAnswer) -> JsonObject:
     if answered.failure is not None and not answered.citations:
         raise error_of(answered.failure)
     return answered.to_json()

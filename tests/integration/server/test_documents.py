@@ -44,11 +44,17 @@ def test_a_question_is_answered_with_quotes_that_stand_in_the_document(server: L
         added(client, "invoice.md", INVOICE.encode())
         answer = client.post("/v1/answers", json={"question": "When is the total of the invoice due?"}).json()
         refused = client.post("/v1/answers", json={"question": "How do penguins sleep in winter?"}).json()
+        streamed = client.post(
+            "/v1/answers", json={"question": "When is the total of the invoice due?", "stream": True}
+        ).text
 
     quotes = [citation["citation"]["quote"] for citation in answer["citations"]]
     assert any("3 May 2026" in quote for quote in quotes)
     assert all(quote in INVOICE for quote in quotes)
     assert {citation["citation"]["verdict"] for citation in answer["citations"]} == {"verified"}
+    events = [block.split("\n") for block in streamed.strip().split("\n\n")]
+    assert {lines[0] for lines in events[:-1]} == {"event: delta"}
+    assert json.loads(events[-1][1].removeprefix("data: "))["citations"] == answer["citations"]
     assert refused["kind"] == "refused"
     assert refused["citations"] == []
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from appliance.server.http import build_routes
 from tests.live_server import LiveServer
 
 CANARY = "zyzzogeton"
@@ -113,6 +114,25 @@ def test_what_belongs_to_another_user_does_not_exist(pair: Pair) -> None:
         assert CANARY not in foreign.text
     assert pair.a.get(f"/v1/documents/{document}").status_code == 200
     assert pair.a.get(f"/v1/conversations/{chat}").json()["turn_count"] == 2
+
+
+def test_every_route_that_takes_an_id_hides_what_is_not_the_callers(server: LiveServer, pair: Pair) -> None:
+    ids = {"{document_id}": pair.document_id, "{conversation_id}": pair.chat_id}
+    paths = build_routes(server.services).openapi()["paths"]
+    tried = 0
+    for path, methods in paths.items():
+        if not any(place in path for place in ids):
+            continue
+        for place, value in ids.items():
+            path = path.replace(place, value)
+        for method in methods:
+            body = {"content": "x"} if method == "post" else None
+            answer = pair.b.request(method.upper(), path, json=body)
+            assert answer.status_code == 404, (method, path, answer.text)
+            tried += 1
+
+    assert tried >= 5
+    assert pair.a.get(f"/v1/documents/{pair.document_id}").status_code == 200
 
 
 def test_the_same_prompt_of_another_user_reuses_no_prefix(pair: Pair) -> None:
