@@ -40,6 +40,14 @@ class Forgetting:
         with self._stores(target.owner) as stores:
             return forget(target, stores)
 
+    def several(self, targets: Sequence[ForgetTarget]) -> ForgetReceipt:
+        """Forget several things of one owner; the file of the database is rewritten once."""
+        with self._stores(targets[0].owner) as stores:
+            # The other stores remove the same whatever the target is.
+            return forget(
+                targets[0], [_Each(store, targets) if _is_apart(store) else store for store in stores]
+            )
+
     def everything(self, owner: str) -> ForgetReceipt:
         """Forget everything that an owner stored, what is in the trash too."""
         whole = ForgetChat(chat_id=f"all of {owner}", owner=owner)
@@ -82,6 +90,21 @@ class Forgetting:
             yield stores
 
 
+class _Each:
+    """Removes several things from one store."""
+
+    def __init__(self, store: Forgettable, targets: Sequence[ForgetTarget]) -> None:
+        self.name = store.name
+        self._store = store
+        self._targets = targets
+
+    def forget(self, target: ForgetTarget) -> ForgetReport:  # noqa: ARG002
+        return _summed([self._store.forget(each) for each in self._targets], self.name)
+
+    def probe(self, needles: Sequence[str]) -> ForgetProbe:
+        return self._store.probe(needles)
+
+
 class _EveryChat:
     """Removes every chat and fact of an owner."""
 
@@ -99,13 +122,12 @@ class _EveryChat:
             facts = connection.execute(
                 "DELETE FROM facts WHERE owner = ? RETURNING text", (self._owner,)
             ).fetchall()
-        removed: dict[str, int] = {"facts": len(facts)} if facts else {}
-        for report in reports:
-            for what, count in report.removed.items():
-                removed[what] = removed.get(what, 0) + count
-        needles = dict.fromkeys(needle for report in reports for needle in report.needles)
-        needles |= dict.fromkeys(needles_of([text for (text,) in facts]))
-        return ForgetReport(store=self.name, removed=removed, needles=tuple(needles)[:_MAX_NEEDLES])
+        of_facts = ForgetReport(
+            store=self.name,
+            removed={"facts": len(facts)} if facts else {},
+            needles=tuple(needles_of([text for (text,) in facts])),
+        )
+        return _summed([*reports, of_facts], self.name)
 
     def probe(self, needles: Sequence[str]) -> ForgetProbe:
         return self._store.probe(needles)
@@ -172,6 +194,23 @@ def forget_receipt_json(receipt: ForgetReceipt) -> JsonObject:
         "remains": sorted({f"{hit.store}: {hit.place}" for hit in receipt.remains}),
         "notes": [note for report in receipt.reports for note in report.notes],
     }
+
+
+def _is_apart(store: Forgettable) -> bool:
+    """Whether a store removes one thing and leaves the others."""
+    return isinstance(store, ForgettableChats | ForgettableDocuments | ForgettableTraces)
+
+
+def _summed(reports: Sequence[ForgetReport], store: str) -> ForgetReport:
+    removed: dict[str, int] = {}
+    for report in reports:
+        for what, count in report.removed.items():
+            removed[what] = removed.get(what, 0) + count
+    needles = dict.fromkeys(needle for report in reports for needle in report.needles)
+    notes = dict.fromkeys(note for report in reports for note in report.notes)
+    # An even sample finds a leak as well; each needle costs a pass over every file.
+    step = max(1, -(-len(needles) // _MAX_NEEDLES))
+    return ForgetReport(store=store, removed=removed, needles=tuple(needles)[::step], notes=tuple(notes))
 
 
 def _delete_files(folder: Path) -> int:

@@ -46,12 +46,14 @@ def _sweep(services: Services, library: Library | None) -> int:
         _note_documents(services)
         targets += _old_documents(services)
     forgetting = Forgetting(services.appliance.settings, services.database, library)
-    for target in targets:
-        receipt = forgetting.one(target)
-        what = "conversation" if isinstance(target, ForgetChat) else "document"
-        services.audit.append(
-            ACTOR, f"{what}.expired", _id_of(target), owner=target.owner, is_clean=receipt.is_clean
-        )
+    for owner in dict.fromkeys(target.owner for target in targets):
+        of_owner = [target for target in targets if target.owner == owner]
+        receipt = forgetting.several(of_owner)
+        for target in of_owner:
+            what = "conversation" if isinstance(target, ForgetChat) else "document"
+            services.audit.append(
+                ACTOR, f"{what}.expired", _id_of(target), owner=owner, is_clean=receipt.is_clean
+            )
     return len(targets)
 
 

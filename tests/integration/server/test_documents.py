@@ -131,16 +131,18 @@ def test_without_a_reranker_the_refusal_says_so(server: LiveServer) -> None:
 def test_old_conversations_and_documents_go_by_rule(server: LiveServer) -> None:
     with server.client(server.token_of("hoarder")) as client, server.client() as admin:
         old = client.post("/v1/conversations", json={"title": "old"}).json()["id"]
+        older = client.post("/v1/conversations", json={"title": "older"}).json()["id"]
         kept = client.post("/v1/conversations", json={"title": "kept"}).json()["id"]
         with server.services.database.transaction() as connection:
-            connection.execute("UPDATE chats SET updated_at_s = updated_at_s - 864000 WHERE id = ?", (old,))
+            statement = "UPDATE chats SET updated_at_s = updated_at_s - 864000 WHERE id IN (?, ?)"
+            connection.execute(statement, (old, older))
         rule = admin.put("/v1/admin/retention", json={"what": "conversations", "days": 5, "user": "hoarder"})
         left = [chat["id"] for chat in client.get("/v1/conversations").json()["conversations"]]
         listed = admin.get("/v1/admin/retention").json()["rules"]
         removed = admin.delete("/v1/admin/retention/conversations", params={"user": "hoarder"})
         audit = admin.get("/v1/admin/audit", params={"limit": 1000}).json()["entries"]
 
-    assert rule.json()["forgotten"] == 1
+    assert rule.json()["forgotten"] == 2
     assert left == [kept]
     assert [one["days"] for one in listed] == [5.0]
     assert removed.status_code == 200

@@ -203,6 +203,19 @@ def test_breaking_the_glass_shows_content_and_is_written_down_first(server: Live
     assert verification["is_intact"]
 
 
+def test_nothing_that_was_said_is_in_logs_traces_or_metrics(server: LiveServer, pair: Pair) -> None:
+    state_dir = server.services.appliance.settings.state_dir
+    pair.a.post("/v1/conversations/none/messages", json={"content": CANARY})
+    pair.a.post(
+        "/v1/chat/completions",
+        json={"messages": [{"role": "user", "content": CANARY}], "model": "scripted:broken"},
+    )
+
+    files = [path for path in state_dir.rglob("*") if path.is_file()]
+    assert [path.name for path in files if CANARY.encode() in path.read_bytes()] == []
+    assert any(path.suffix == ".log" or "trace" in path.name for path in files)
+
+
 def test_a_forgotten_user_is_gone_from_every_file(server: LiveServer) -> None:
     with server.client(server.token_of("gone")) as gone, server.client() as admin:
         upload(gone, "papers", "diary.txt", "Dear diary, the quagga ate my homework again today.")
