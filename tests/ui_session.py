@@ -39,12 +39,19 @@ from tui.in_process.chats import StoredChats
 from tui.in_process.memory import MemoryOfUser
 from tui.mentions import scope_of
 from tui.rows import (
+    BenchEvent,
+    BenchFigure,
+    BenchMetric,
+    BenchRecord,
+    BenchRun,
     DocumentRow,
     ModelRow,
     NamedSource,
     PassageRow,
     SearchView,
     SettingRow,
+    SpanRow,
+    TraceRow,
     WorkEvent,
     WorkLine,
     WorkProgress,
@@ -162,7 +169,8 @@ class TestSession:
         library: FixedLibrary | None = None,
         extraction: FixedExtraction | None = None,
         facts: FactMode = "off",
-        logs: Sequence[str] = ("── worker.log", "loaded in 0.1 s"),
+        bench: FixedBench | None = None,
+        log: FixedLog | None = None,
     ) -> None:
         self._folder = folder
         self._scripted = model or ScriptedModel(name=MODEL)
@@ -173,7 +181,8 @@ class TestSession:
         self.extraction = extraction or FixedExtraction(some_rows())
         self._fact_mode: FactMode = facts
         self._memory: MemoryOfUser | None = None
-        self._logs = list(logs)
+        self.bench = bench or FixedBench()
+        self.log = log or FixedLog()
         self._history: list[str] = []
         self._database: Database | None = None
         self._chats: StoredChats | None = None
@@ -250,9 +259,6 @@ class TestSession:
 
     def add_history(self, text: str) -> None:
         self._history.append(text)
-
-    def log_lines(self) -> list[str]:
-        return list(self._logs)
 
 
 def some_models() -> list[ModelRow]:
@@ -398,6 +404,61 @@ class FixedExtraction:
                 parts=2,
             )
             yield RowDone(row=row, document=number, documents=len(self.rows))
+
+
+@dataclass
+class FixedBench:
+    """A measurement with four figures and one result, and two runs that are kept."""
+
+    text: str = "prompt of 128"
+
+    async def run(self, suite: str) -> AsyncGenerator[BenchEvent, None]:
+        for number, figure in enumerate((0.21, 0.42, 0.31, 0.24), start=1):
+            yield WorkProgress(what=f"{suite} {self.text}", done=number, total=4, unit="steps")
+            yield BenchFigure(series=f"{suite} {self.text}", figure=figure, unit="s")
+        metrics = (
+            BenchMetric(name="ttft", unit="s", samples=(0.21, 0.42, 0.31, 0.24)),
+            BenchMetric(name="output_throughput", unit="tokens/s", samples=(31.0,)),
+        )
+        yield BenchRecord(
+            test=f"{suite} {self.text}", configuration=f"model={MODEL}", metrics=metrics, doubts=(self.text,)
+        )
+        yield WorkLine(text=f"run {self.text} is kept")
+
+    async def history(self) -> list[BenchRun]:
+        run = BenchRun(
+            name=f"20261130T120000Z-{self.text}", suites="latency", models=MODEL, records=4, doubts=()
+        )
+        return [run, replace(run, name=f"20261129T120000Z-{self.text}", doubts=(self.text,))]
+
+    async def compare(self, first: str, second: str) -> str:
+        return f"{first} against {second}: ttft 1.02 [0.97, 1.08]"
+
+
+@dataclass
+class FixedLog:
+    """One request with three spans, and a line of a worker."""
+
+    text: str = "chat"
+
+    async def traces(self) -> list[TraceRow]:
+        row = TraceRow(
+            trace_id="t1", started_at_s=FIRST_DAY_S, name=self.text, model=MODEL, duration_s=1.25, status="ok"
+        )
+        return [row, replace(row, trace_id="t2", status="error", duration_s=0.01)]
+
+    async def spans(self, trace_id: str) -> list[SpanRow]:
+        root = SpanRow(
+            strokes="", name=self.text, start_s=0.0, duration_s=1.25, status="ok", facts=f"x={self.text}"
+        )
+        return [
+            root,
+            replace(root, strokes="├─ ", name="prefill", duration_s=0.25),
+            replace(root, strokes="└─ ", name="decode", start_s=0.25, duration_s=1.0, status="cancelled"),
+        ]
+
+    async def lines(self) -> list[str]:
+        return ["── worker.log", f"loaded in 0.1 s {self.text}"]
 
 
 class OneVector:

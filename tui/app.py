@@ -8,7 +8,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,11 +18,13 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
+from appliance.config.keys import USUAL_KEYS
 from appliance.core.errors import ApplianceError
 from tui.clean import shown, typed
 from tui.clipboard import copy_note, fits_clipboard, write_copy
 from tui.screens.chat import ChatScreen
 from tui.screens.frame import Frame
+from tui.screens.help import key_name
 from tui.screens.places import Place
 from tui.session import Session
 
@@ -57,12 +59,21 @@ class ApplianceUI(App[None]):
         Binding("f6", "show('log')", "Log", priority=True, show=False, id="log"),
         Binding("f7", "show('memory')", "Memory", priority=True, show=False, id="memory"),
         Binding("f8", "show('extract')", "Extract", priority=True, show=False, id="extract"),
+        Binding("f9", "show('bench')", "Bench", priority=True, show=False, id="bench"),
         Binding("ctrl+q", "quit", "Quit", priority=True, show=False, id="quit"),
     ]
 
-    def __init__(self, session: Session, *, theme: str = "", copy_folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        theme: str = "",
+        copy_folder: Path | None = None,
+        keys: Mapping[str, str] = USUAL_KEYS,
+    ) -> None:
         super().__init__()
         self.session = session
+        self.keys = keys
         self.is_session_open = False
         self.model_state = ""
         self.failure: Exception | None = None
@@ -73,6 +84,7 @@ class ApplianceUI(App[None]):
     def on_mount(self) -> None:
         """Paint, then open the session."""
         self.theme = self._wanted_theme
+        self.set_keymap(dict(self.keys))
         self.push_screen(self._chat_screen)
         self._leave_on_signals()
         self.call_after_refresh(self._open_session)
@@ -136,7 +148,7 @@ class ApplianceUI(App[None]):
             self.pop_screen()
         if place == "chat":
             return
-        if place not in ("help", "log", "settings") and not self.is_session_open:
+        if place not in ("help", "settings") and not self.is_session_open:
             self._chat_screen.notify_plain("One moment: the store is being opened")
             return
         await self.push_screen(self._screen_of(place))
@@ -215,21 +227,23 @@ class ApplianceUI(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002
         """List what the palette offers."""
-        yield SystemCommand("New chat", "Ctrl+N", self._palette_new_chat)
-        places: list[tuple[Place, str, str]] = [
-            ("chats", "Chats", "F2: list, search, rename, delete"),
-            ("library", "Library", "F3: documents and search"),
-            ("models", "Models", "F4: catalogue, pull, load"),
-            ("settings", "Settings", "F5: every setting and its source"),
-            ("log", "Log", "F6: what the workers wrote"),
-            ("memory", "Memory", "F7: facts to confirm, correct, delete"),
-            ("extract", "Extract", "F8: a row of fields from each document"),
-            ("help", "Help", "F1: keys and commands"),
+        yield SystemCommand("New chat", key_name(self.keys["new_chat"]), self._palette_new_chat)
+        places: list[tuple[Place, str]] = [
+            ("chats", "list, search, rename, delete"),
+            ("library", "documents and search"),
+            ("models", "catalogue, pull, load"),
+            ("settings", "every setting and its source"),
+            ("log", "requests with their times, and what the workers wrote"),
+            ("memory", "facts to confirm, correct, delete"),
+            ("extract", "a row of fields from each document"),
+            ("bench", "measure the speed of a model here"),
+            ("help", "keys and commands"),
         ]
-        for place, title, summary in places:
-            yield SystemCommand(title, summary, self._shower(place))
+        for place, summary in places:
+            what = f"{key_name(self.keys[place])}: {summary}"
+            yield SystemCommand(place.capitalize(), what, self._shower(place))
         yield SystemCommand("Light or dark", "Switch the theme", self.switch_theme)
-        yield SystemCommand("Quit", "Ctrl+Q", self.exit)
+        yield SystemCommand("Quit", key_name(self.keys["quit"]), self.exit)
 
     def _shower(self, place: Place) -> Callable[[], None]:
         def show() -> None:
@@ -267,15 +281,18 @@ class ApplianceUI(App[None]):
 
                 return SettingsScreen()
             case "log":
-                from tui.screens.text_page import TextPage
+                from tui.screens.log import LogScreen
 
-                lines = self.session.log_lines()
-                return TextPage("Log", "\n".join(lines) or "The workers wrote nothing.")
+                return LogScreen()
+            case "bench":
+                from tui.screens.bench import BenchScreen
+
+                return BenchScreen()
             case _:
                 from tui.screens.help import help_text
                 from tui.screens.text_page import TextPage
 
-                return TextPage("Help", help_text())
+                return TextPage("Help", help_text(self.keys))
 
     def _say_model_state(self, state: str) -> None:
         self.model_state = state

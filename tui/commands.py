@@ -48,7 +48,8 @@ COMMANDS = (
     SlashCommand("/delete", "move this chat to the trash"),
     SlashCommand("/undo", "bring back the chat deleted last"),
     SlashCommand("/settings", "every setting and its source"),
-    SlashCommand("/log", "what the workers wrote"),
+    SlashCommand("/log", "requests with their times, and what the workers wrote"),
+    SlashCommand("/bench", "measure the speed of the model here"),
     SlashCommand("/theme [light|dark]", "switch between light and dark"),
     SlashCommand("/exit", "leave"),
 )

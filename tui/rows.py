@@ -42,7 +42,7 @@ class WorkProgress:
     what: str
     done: int = 0
     total: int = 0
-    unit: Literal["bytes", "files", "vectors"] = "bytes"
+    unit: Literal["bytes", "files", "vectors", "steps"] = "bytes"
     note: str = ""
 
 
@@ -137,3 +137,69 @@ class NamedSource:
     name: str
     kind: Literal["document", "collection"]
     document_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRow:
+    """One request as the log lists it; `started_at_s` is wall-clock time."""
+
+    trace_id: str
+    started_at_s: float
+    name: str
+    model: str
+    duration_s: float
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanRow:
+    """One timed node of a request. `strokes` draw its place in the tree; times are since the request began."""
+
+    strokes: str
+    name: str
+    start_s: float
+    duration_s: float
+    status: str
+    facts: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchFigure:
+    """The newest figure of a measurement that goes on."""
+
+    series: str
+    figure: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchMetric:
+    """One measured quantity with every sample."""
+
+    name: str
+    unit: str
+    samples: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRecord:
+    """The result of one test; `doubts` say why its figures may not be trusted."""
+
+    test: str
+    configuration: str
+    metrics: tuple[BenchMetric, ...]
+    doubts: tuple[str, ...]
+
+
+BenchEvent = WorkEvent | BenchFigure | BenchRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRun:
+    """A run that is kept."""
+
+    name: str
+    suites: str
+    models: str
+    records: int
+    doubts: tuple[str, ...]

@@ -10,7 +10,7 @@ from appliance.core.requests import SamplingParams
 from tui.app import ApplianceUI
 from tui.first_paint import restore_terminal
 from tui.rows import SettingRow
-from tui.session import ChatPort, ExtractPort, LibraryPort, MemoryPort, ModelPort
+from tui.session import BenchPort, ChatPort, ExtractPort, LibraryPort, LogPort, MemoryPort, ModelPort
 
 if TYPE_CHECKING:
     from tui.in_process.session import InProcessSession
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def open_ui(settings: Settings) -> int:
     """Run the interface until the user leaves; return the exit code."""
-    app = ApplianceUI(LateSession(settings), copy_folder=settings.state_dir)
+    app = ApplianceUI(LateSession(settings), copy_folder=settings.state_dir, keys=settings.keys)
     try:
         app.run()
     except BaseException:
@@ -62,6 +62,16 @@ class LateSession:
     def extraction(self) -> ExtractPort:
         """Rows out of documents."""
         return self._opened.extraction
+
+    @property
+    def bench(self) -> BenchPort:
+        """Measurements."""
+        return self._opened.bench
+
+    @property
+    def log(self) -> LogPort:
+        """What happened."""
+        return self._opened.log
 
     @property
     def model(self) -> str:
@@ -123,10 +133,6 @@ class LateSession:
     def add_history(self, text: str) -> None:
         """Remember a question."""
         self._opened.add_history(text)
-
-    def log_lines(self) -> list[str]:
-        """Return the ends of the logs."""
-        return self._real.log_lines() if self._real else []
 
     @property
     def _opened(self) -> InProcessSession:

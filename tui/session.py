@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from appliance.memory.search import ChatHit
     from appliance.memory.turns import Branches, Chat, Summary, Turn
     from tui.rows import (
+        BenchEvent,
+        BenchRun,
         DocumentRow,
         ModelRow,
         NamedSource,
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
         SearchView,
         SettingRow,
         SourcedAnswer,
+        SpanRow,
+        TraceRow,
         WorkEvent,
     )
 
@@ -140,6 +144,26 @@ class ExtractPort(Protocol):
     ) -> AsyncGenerator[ExtractEvent, None]: ...
 
 
+class BenchPort(Protocol):
+    """Measurements. Methods may raise ApplianceError."""
+
+    def run(self, suite: str) -> AsyncGenerator[BenchEvent, None]: ...
+
+    async def history(self) -> list[BenchRun]: ...
+
+    async def compare(self, first: str, second: str) -> str: ...
+
+
+class LogPort(Protocol):
+    """What happened: requests with their times, and what workers wrote. Methods may raise ApplianceError."""
+
+    async def traces(self) -> list[TraceRow]: ...
+
+    async def spans(self, trace_id: str) -> list[SpanRow]: ...
+
+    async def lines(self) -> list[str]: ...
+
+
 class Session(Protocol):
     """The appliance as the screens see it. `open` does the slow part and must come first."""
 
@@ -157,6 +181,12 @@ class Session(Protocol):
 
     @property
     def extraction(self) -> ExtractPort: ...
+
+    @property
+    def bench(self) -> BenchPort: ...
+
+    @property
+    def log(self) -> LogPort: ...
 
     @property
     def model(self) -> str: ...
@@ -185,5 +215,3 @@ class Session(Protocol):
     def read_history(self) -> list[str]: ...
 
     def add_history(self, text: str) -> None: ...
-
-    def log_lines(self) -> list[str]: ...

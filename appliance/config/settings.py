@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from appliance.config.folders import XdgFolders, config_path
+from appliance.config.keys import parse_keys
 from appliance.config.limits import Limits, parse_limits
 from appliance.config.prices import PriceTable, parse_prices
 from appliance.config.reader import ResolvedSetting, Scalar, SettingReader, SourceKind
@@ -64,6 +65,7 @@ class Settings:
     prices: PriceTable
     memory: MemoryPolicyName
     facts: FactMode
+    keys: Mapping[str, str]
     log_level: LogLevel
     trace_days: float
     trace_disk_bytes: int
@@ -201,6 +203,7 @@ def _read_all(reader: SettingReader, folders: XdgFolders, path: Path) -> Setting
             get_args(FactMode),
             "what you say of yourself: not kept, kept once confirmed, kept at once",
         ),
+        keys=reader.table("keys", parse_keys, "keys of the terminal interface, by what they do"),
         log_level=reader.choice("log_level", "warning", get_args(LogLevel), "least level that is logged"),
         trace_days=reader.number("trace_days", 14.0, 0.0, 3650.0, "days that traces are kept; 0 keeps none"),
         trace_disk_bytes=reader.byte_size(

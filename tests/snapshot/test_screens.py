@@ -168,6 +168,18 @@ async def settings(app: ApplianceUI, pilot: Pilot[None]) -> None:
 
 async def log(app: ApplianceUI, pilot: Pilot[None]) -> None:
     await pilot.press("f6")
+    await until(lambda: "└─ decode" in screen_text(app), "the spans are shown")
+
+
+async def bench(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await pilot.press("f9")
+    await until(lambda: "2 runs are kept" in screen_text(app), "the runs are listed")
+
+
+async def measured(app: ApplianceUI, pilot: Pilot[None]) -> None:
+    await bench(app, pilot)
+    await pilot.press("r")
+    await until(lambda: "is kept" in screen_text(app), "the measurement ends")
 
 
 async def help_page(app: ApplianceUI, pilot: Pilot[None]) -> None:
@@ -176,7 +188,7 @@ async def help_page(app: ApplianceUI, pilot: Pilot[None]) -> None:
 
 VISITS: tuple[Visit, ...] = (
     welcome, chat, slash, receipt, chats, models, pulled, library, found, why, asked_documents, sourced, quoted, mention,
-    folded, memory, extract, extracted, picked, settings, log, help_page,
+    folded, memory, extract, extracted, picked, settings, log, bench, measured, help_page,
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from appliance.app import Appliance, build_appliance, open_facts
 from appliance.config import Settings
+from appliance.config.keys import USUAL_KEYS
 from appliance.core.errors import InvalidRequestError
 from appliance.core.requests import SamplingParams
 from appliance.gateway import Gateway
@@ -19,15 +20,16 @@ from appliance.memory.fact_recall import FactRecall
 from appliance.memory.schema import CONVERSATIONS, FACTS
 from appliance.memory.short_term import policy_named
 from appliance.storage.database import STORE_FILE, Database
+from tui.in_process.bench import BenchOfMachine
 from tui.in_process.chats import StoredChats
 from tui.in_process.extraction import ExtractionOfDocuments
 from tui.in_process.library import LibraryOfDocuments
+from tui.in_process.log import LogOfMachine
 from tui.in_process.memory import MemoryOfUser
 from tui.in_process.models import CatalogueOfModels
 from tui.rows import SettingRow
 
 _KEPT_HISTORY = 1000
-_LOG_TAIL_BYTES = 60_000
 _WHOLE_NUMBERS = ("top_k", "penalty_last_tokens", "seed", "max_tokens", "reasoning_budget")
 _NUMBERS = ("temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty")
 SETTABLE = (*_NUMBERS, *_WHOLE_NUMBERS)
@@ -49,6 +51,8 @@ class InProcessSession:
         self._models: CatalogueOfModels | None = None
         self._memory: MemoryOfUser | None = None
         self._library = LibraryOfDocuments(settings, self._gateway, self._choice)
+        self._bench = BenchOfMachine(settings, lambda: self._choice.model)
+        self._log = LogOfMachine(settings.state_dir)
         self._extraction = ExtractionOfDocuments(self._library, self._gateway, self._choice)
 
     @property
@@ -78,6 +82,16 @@ class InProcessSession:
     def extraction(self) -> ExtractionOfDocuments:
         """Rows out of documents."""
         return self._extraction
+
+    @property
+    def bench(self) -> BenchOfMachine:
+        """Measurements."""
+        return self._bench
+
+    @property
+    def log(self) -> LogOfMachine:
+        """What happened."""
+        return self._log
 
     @property
     def model(self) -> str:
@@ -144,7 +158,17 @@ class InProcessSession:
 
     def settings_rows(self) -> Sequence[SettingRow]:
         """Return every setting with its source."""
-        return [
+        origin = {setting.name: setting.origin for setting in self._settings.resolved}["keys"]
+        keys = [
+            SettingRow(
+                name=f"keys.{action}",
+                value=key,
+                origin="default" if key == USUAL_KEYS[action] else origin,
+                description=f"the key of the terminal interface for: {action.replace('_', ' ')}",
+            )
+            for action, key in self._settings.keys.items()
+        ]
+        rows = [
             SettingRow(
                 name=setting.name,
                 value=str(setting.value).lower() if isinstance(setting.value, bool) else str(setting.value),
@@ -152,7 +176,9 @@ class InProcessSession:
                 description=setting.description,
             )
             for setting in self._settings.resolved
+            if setting.name != "keys"
         ]
+        return [*rows, *keys]
 
     def read_history(self) -> list[str]:
         """Return what was asked before, oldest first; lines that cannot be read are left out."""
@@ -173,28 +199,12 @@ class InProcessSession:
         except OSError:
             return
 
-    def log_lines(self) -> list[str]:
-        """Return the ends of the logs of this appliance, by file."""
-        lines: list[str] = []
-        for path in sorted((self._settings.state_dir / "logs").glob("*.log")):
-            lines += [f"── {path.name}", *_tail(path)]
-        return lines
-
     def _gateway(self) -> Gateway:
         assert self._appliance is not None
         return self._appliance.gateway
 
     def _history_path(self) -> Path:
         return self._settings.state_dir / "ui_history.jsonl"
-
-
-def _tail(path: Path) -> list[str]:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
-            return file.read().decode("utf-8", "replace").splitlines()
-    except OSError as exc:
-        return [f"cannot be read: {exc.strerror}"]
 
 
 def _from_json(line: str) -> str:

@@ -23,7 +23,7 @@ from tui.screens.answer_flow import AnswerEnded, AnswerFlow, EventArrived
 from tui.screens.chat_actions import ChatActions
 from tui.screens.chat_completion import Completion
 from tui.screens.frame import Frame
-from tui.screens.help import WELCOME
+from tui.screens.help import welcome
 from tui.screens.text_page import TextPage
 from tui.widgets.copy_button import CopyButton
 from tui.widgets.fold import Fold
@@ -72,7 +72,7 @@ class ChatScreen(Frame):
         yield OptionList(id="sidebar", markup=False)
         with Vertical(id="main"):
             yield Plain(id="title")
-            yield Plain(WELCOME, id="welcome")
+            yield Plain(welcome(self.ui.keys), id="welcome")
             yield Transcript()
             yield Plain(id="pill")
             yield Hints()

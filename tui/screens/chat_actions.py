@@ -27,6 +27,7 @@ _PLACES: dict[str, Place] = {
     "/library": "library",
     "/memory": "memory",
     "/extract": "extract",
+    "/bench": "bench",
     "/settings": "settings",
     "/log": "log",
 }

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tui.commands import COMMANDS
 
-WELCOME = """Ask a question below. Everything stays on this machine.
+_WELCOME = """Ask a question below. Everything stays on this machine.
 
   Enter      send               Esc      stop the answer
   Ctrl+J     new line           Tab      go to a turn: edit, again, copy
   Ctrl+G     your editor        Ctrl+R   what you asked before
-  Ctrl+N     new chat           Ctrl+P   every command
-  F2 chats · F3 library · F4 models · F5 settings
-  F6 log · F7 memory · F8 extract · F9 bench · F1 help
+  {new_chat:<11}new chat           {palette:<9}every command
+  {chats} chats · {library} library · {models} models · {settings} settings
+  {log} log · {memory} memory · {extract} extract · {bench} bench · {help} help
 
   /          begins a command          @   asks a document or collection"""
 
-KEYS = (
+_KEYS = (
     ("Everywhere", ""),
-    ("F1", "this help"),
-    ("F2 F3 F4", "chats, library, models"),
-    ("F5 F6 F7 F8", "settings, log, memory, extract"),
-    ("Ctrl+P", "every command, to search"),
-    ("Ctrl+N", "new chat"),
-    ("Ctrl+T", "open the meter: the receipt of the last answer"),
+    ("{help}", "this help"),
+    ("{chats} {library} {models}", "chats, library, models"),
+    ("{settings} {log} {memory}", "settings, log, memory"),
+    ("{extract} {bench}", "extract, bench"),
+    ("{palette}", "every command, to search"),
+    ("{new_chat}", "new chat"),
+    ("{receipt}", "open the meter: the receipt of the last answer"),
     ("Ctrl+C", "copy what is selected, otherwise stop the answer"),
-    ("Ctrl+Q", "leave"),
+    ("{quit}", "leave"),
+    ('A table [keys] in the configuration file gives them other keys, as in: memory = "alt+m"', ""),
     ("Writing", ""),
     ("Enter", "send"),
     ("Ctrl+J, Shift+Enter", "new line (Shift+Enter where the terminal tells it from Enter)"),
@@ -47,8 +51,24 @@ KEYS = (
 )
 
 
-def help_text() -> str:
+def welcome(keys: Mapping[str, str]) -> str:
+    """Return the text of an empty chat."""
+    return _WELCOME.format_map(_named(keys))
+
+
+def help_text(keys: Mapping[str, str]) -> str:
     """Return keys and commands as lines."""
-    lines = [f"\n{key}" if not what else f"  {key:<22}{what}" for key, what in KEYS]
+    named = _named(keys)
+    pairs = [(key.format_map(named), what) for key, what in _KEYS]
+    lines = [f"\n{key}" if not what else f"  {key:<22}{what}" for key, what in pairs]
     commands = [f"  {command.usage:<28}{command.summary}" for command in COMMANDS]
     return "\n".join([*lines, "", "Commands", *commands])
+
+
+def key_name(key: str) -> str:
+    """Write a key for people: Ctrl+N, F5."""
+    return "+".join(part.capitalize() for part in key.split("+"))
+
+
+def _named(keys: Mapping[str, str]) -> dict[str, str]:
+    return {action: key_name(key) for action, key in keys.items()}

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from tests.pty_process import run_in_pty
 from tests.ui_session import (
+    FixedBench,
     FixedExtraction,
     FixedLibrary,
+    FixedLog,
     FixedModels,
     TestSession,
     an_answer,
@@ -93,7 +95,8 @@ def hostile_app(folder: Path) -> ApplianceUI:
         models=models,
         library=FixedLibrary(documents, found, HOSTILE, HOSTILE, told),
         extraction=FixedExtraction(some_rows(line, HOSTILE), names=("tenant", "rent", line)),
-        logs=[HOSTILE],
+        bench=FixedBench(HOSTILE),
+        log=FixedLog(HOSTILE),
     )
 
     class Walk(ApplianceUI):
@@ -121,7 +124,17 @@ def hostile_app(folder: Path) -> ApplianceUI:
                 chat.prompt.write("ask @")
                 await asyncio.sleep(0.2)
             chat.prompt.write("")
-            for place in ("chats", "models", "library", "settings", "log", "help", "memory", "extract"):
+            for place in (
+                "chats",
+                "models",
+                "library",
+                "settings",
+                "log",
+                "help",
+                "memory",
+                "extract",
+                "bench",
+            ):
                 await self.action_show(place)
                 await asyncio.sleep(0.3)
                 await look_around(self, place)
@@ -151,6 +164,13 @@ async def look_around(app: ApplianceUI, place: str) -> None:
         app.screen.action_run()
         await asyncio.sleep(0.3)
         await app.screen.action_documents()
+        await asyncio.sleep(0.2)
+        app.pop_screen()
+    if place == "bench":
+        app.screen.action_measure("latency")
+        await asyncio.sleep(0.3)
+    if place == "log":
+        app.screen.action_workers()
         await asyncio.sleep(0.2)
         app.pop_screen()
     if place == "library":

@@ -7,6 +7,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from appliance.config.keys import USUAL_KEYS
 from appliance.providers.script import Say, ScriptedModel
 from tests.screen_text import screen_text, until
 from tests.ui_session import (
@@ -313,3 +314,44 @@ async def test_a_file_is_chosen_by_walking_through_folders(tmp_path: Path) -> No
         await until(lambda: chosen != [], "a file is taken")
 
     assert chosen == [str(tmp_path / "papers" / "lease.txt")]
+
+
+async def test_another_key_opens_a_screen_and_is_shown_in_the_help(tmp_path: Path) -> None:
+    keys = {**USUAL_KEYS, "memory": "alt+m", "chats": "f7"}
+    app = ApplianceUI(TestSession(tmp_path), keys=keys)
+    async with app.run_test(size=(100, 60)) as pilot:
+        await opened(app, pilot)
+        await pilot.press("alt+m")
+        await until(lambda: "Memory · 0 facts" in screen_text(app), "the memory is shown")
+        await pilot.press("f7")
+        await until(lambda: "Chats · 0" in screen_text(app), "the chats are shown")
+        await pilot.press("f1")
+        await until(lambda: "Alt+M" in screen_text(app), "the help names the key")
+
+        assert "settings, log, memory" in screen_text(app)
+
+
+async def test_a_measurement_shows_its_figures_and_is_compared_with_an_earlier_one(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test(notifications=True) as pilot:
+        await opened(app, pilot)
+        await pilot.press("f9")
+        await until(lambda: "2 runs are kept" in screen_text(app), "the runs are listed")
+        await pilot.press("r")
+        await until(lambda: "ttft 0.275 s [0.21–0.42]" in screen_text(app), "the result is shown")
+        await pilot.press("c")
+        await until(lambda: "mark an earlier run first" in screen_text(app), "it is told what to mark")
+        await pilot.press("end", "c")
+        await until(lambda: "ttft 1.02" in screen_text(app), "the comparison is shown")
+
+
+async def test_the_log_opens_a_request_with_its_facts(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await pilot.press("f6")
+        await until(lambda: "└─ decode" in screen_text(app), "the spans are shown")
+        await pilot.press("enter")
+        await until(lambda: "x=chat" in screen_text(app), "the facts are shown")
+        await pilot.press("escape", "w")
+        await until(lambda: "loaded in 0.1 s" in screen_text(app), "the workers' log is shown")

@@ -5,7 +5,7 @@ import json
 from appliance.core.usage import Timings, Usage
 from appliance.memory.turns import AnswerRecord, Turn
 from tui.receipt_text import Section, receipt_lines, sections_of
-from tui.session import ReceiptView
+from tui.rows import ReceiptView
 from tui.widgets.meter import MeterState, used_sections
 
 RECEIPT = json.dumps(

@@ -1,0 +1,63 @@
+"""A plot of the newest figures of one measurement, in block characters."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from tui.widgets.plain import Plain
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_KEPT_FIGURES = 400
+_LABEL_CELLS = 11
+
+
+class Plot(Plain):
+    """Bars, newest at the right; the scale begins at zero, so that small changes look small."""
+
+    def __init__(self, *, rows: int = 5) -> None:
+        super().__init__(classes="plot")
+        self._rows = rows
+        self._figures: deque[float] = deque(maxlen=_KEPT_FIGURES)
+        self._title = ""
+        self._unit = ""
+
+    def add(self, title: str, figure: float, unit: str) -> None:
+        """Take one more figure; another title or unit begins a new plot."""
+        if (title, unit) != (self._title, self._unit):
+            self._figures.clear()
+        self._title, self._unit = title, unit
+        self._figures.append(figure)
+        self.redraw()
+
+    def clear_figures(self) -> None:
+        """Begin anew."""
+        self._figures.clear()
+        self.redraw()
+
+    def on_resize(self) -> None:
+        """Fit the plot to the width."""
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw what there is; nothing takes no room."""
+        self.set_class(bool(self._figures), "shown")
+        if not self._figures:
+            self.show("")
+            return
+        columns = max(8, (self.size.width or 80) - _LABEL_CELLS - 2)
+        newest = f"{self._figures[-1]:.4g} {self._unit}"
+        lines = plot_lines(list(self._figures)[-columns:], rows=self._rows)
+        top = max(self._figures)
+        labels = [f"{top:.4g}", *([""] * (self._rows - 2)), "0"]
+        drawn = [f"{label:>{_LABEL_CELLS - 1}} {line}" for label, line in zip(labels, lines, strict=True)]
+        self.show("\n".join([f"{self._title} · now {newest}", *drawn]))
+
+
+def plot_lines(figures: Sequence[float], *, rows: int) -> list[str]:
+    """Return bars as lines, from the top down."""
+    top = max(figures, default=0.0)
+    steps = [round(max(0.0, figure) / top * rows * 8) if top > 0 else 0 for figure in figures]
+    return [
+        "".join(_BLOCKS[max(0, min(8, step - 8 * row))] for step in steps) for row in range(rows - 1, -1, -1)
+    ]
