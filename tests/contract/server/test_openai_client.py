@@ -253,6 +253,17 @@ def test_a_response_is_parsed_to_a_type(client: openai.OpenAI) -> None:
     assert answer.output_parsed == Book(name="Emma", year=1815)
 
 
+def test_the_streaming_helpers_of_the_client_collect_and_parse(client: openai.OpenAI) -> None:
+    with client.chat.completions.stream(model="scripted:json", messages=ASKED, response_format=Book) as chat:
+        chat.until_done()
+        parsed = chat.get_final_completion().choices[0].message.parsed
+    with client.responses.stream(model="scripted:json", input="which book?", text_format=Book) as response:
+        response.until_done()
+        output = response.get_final_response().output_parsed
+
+    assert parsed == output == Book(name="Emma", year=1815)
+
+
 def test_a_response_that_must_be_kept_is_refused(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.responses.create(model="scripted:greet", input="hello", previous_response_id="resp_1")
