@@ -70,7 +70,7 @@ def parse_model_name(text: str) -> ModelName:
         if stated.startswith(prefix):
             return _hub_name(stated, stated.removeprefix(prefix))
     if _looks_like_path(stated):
-        return FileName(path=Path(stated).expanduser())
+        return FileName(path=_without_tilde(stated))
     if "/" in stated:
         return _hub_name(stated, stated)
     return parse_card_name(stated)
@@ -110,6 +110,19 @@ def near_names(text: str, known: Iterable[str], *, count: int = 3) -> list[str]:
     words = [word for word in re.split(r"[^a-z0-9.]+", wanted) if len(word) > 2]
     close += [name for name in names if any(word in name for word in words)]
     return list(dict.fromkeys(close))[:count]
+
+
+def names_a_file(text: str) -> bool:
+    """Whether a text means a file of this machine, so that not everybody may ask for it."""
+    stated = text.strip()
+    return stated.startswith("file:") or _looks_like_path(stated)
+
+
+def _without_tilde(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as exc:
+        raise ModelNotFoundError(f"{text!r} names nobody's folder", hint=NAME_HINT) from exc
 
 
 def _looks_like_path(text: str) -> bool:

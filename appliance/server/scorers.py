@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from appliance.catalog.catalog import Catalog, LocalModel
+from appliance.catalog.names import names_a_file
 from appliance.catalog.store import ModelStore
 from appliance.config import Settings
 from appliance.core.capabilities import Capability
@@ -65,7 +66,21 @@ def rerankers_of(settings: Settings) -> LateModels[FastembedReranker]:
     )
 
 
+def check_no_file(name: str) -> None:
+    """Refuse a name that is the path of a file.
+
+    Raises:
+        ModelNotFoundError: whether there is such a file is not said.
+    """
+    if names_a_file(name):
+        raise ModelNotFoundError(
+            f"there is no model {name[:200]!r}", hint="GET /v1/models lists them; files are not asked by path"
+        )
+
+
 def _of_kind(settings: Settings, name: str, kind: Capability, verb: str) -> LocalModel:
+    if name != settings.embedder:
+        check_no_file(name)
     try:
         local = Catalog(ModelStore(settings.models_dir)).local(name)
     except ModelNotFoundError:

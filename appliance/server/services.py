@@ -18,7 +18,7 @@ from appliance.server.options import ServeOptions
 from appliance.server.own.exchange import Exchanges
 from appliance.server.problems import RefusedError
 from appliance.server.running import Running
-from appliance.server.scorers import LateModels
+from appliance.server.scorers import LateModels, check_no_file
 from appliance.server.teams.audit import AuditLog
 from appliance.server.teams.tokens import Caller, Scope, Tokens
 from appliance.server.teams.users import Users
@@ -41,6 +41,19 @@ class Services:
     exchanges: Exchanges = field(default_factory=Exchanges)
     running: Running = field(default_factory=Running)
     now_s: Callable[[], float] = time.time
+
+    def model(self, stated: str | None) -> str:
+        """Return the model a request means; without a name, or with `default`, the one the server was started with.
+
+        Raises:
+            ModelNotFoundError: it is the path of a file; only the operator of the machine may name those.
+        """
+        settings = self.appliance.settings
+        if stated is None or stated in ("default", settings.model):
+            return settings.model
+        if stated.partition("/")[0] not in settings.providers:
+            check_no_file(stated)
+        return stated
 
     def conversations(self, caller: Caller) -> Conversations:
         """Return the door to the conversations of a caller; those of others do not exist behind it."""

@@ -48,7 +48,9 @@ async def chat_completion(
 ) -> Response:
     """Answer a conversation, whole or as a stream."""
     settings = services.appliance.settings
-    order = chat_order(body, owner=caller.owner, model=settings.model, usual=settings.default_sampling())
+    order = chat_order(
+        body, owner=caller.owner, model=services.model(body.model), usual=settings.default_sampling()
+    )
     headers = {"x-request-id": order.id, **ignored_headers(order.ignored)}
     if order.is_streamed:
         events = await begun(services, request, order.requests)

@@ -52,7 +52,7 @@ def chat_order(body: ChatBody, *, owner: str, model: str, usual: SamplingParams)
     """Translate a body.
 
     Args:
-        model: what answers when the body names none.
+        model: what answers.
         usual: the sampling of what the body leaves open.
 
     Raises:
@@ -61,7 +61,7 @@ def chat_order(body: ChatBody, *, owner: str, model: str, usual: SamplingParams)
     _refuse_unserved(body)
     request = GenerateRequest(
         conversation=conversation_of(body.messages),
-        model=body.model or model,
+        model=model,
         sampling=sampling_of(usual, body, max_tokens=_max_tokens(body)),
         output=_output(body.response_format),
         tools=_tools(body.tools or ()),

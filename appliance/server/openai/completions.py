@@ -55,7 +55,7 @@ async def completion(
     body: CompletionBody, request: Request, caller: ChatCaller, services: ServicesOf
 ) -> Response:
     """Answer one or several prompts, whole or as a stream."""
-    order = _order(body, caller.owner, services.appliance.settings)
+    order = _order(body, services.model(body.model), caller.owner, services.appliance.settings)
     headers = {"x-request-id": order.id, **ignored_headers(order.ignored)}
     if order.is_streamed:
         events = await begun(services, request, order.requests)
@@ -65,7 +65,7 @@ async def completion(
     return JSONResponse(_completion_json(order, answers), headers=headers)
 
 
-def _order(body: CompletionBody, owner: str, settings: Settings) -> ChatOrder:
+def _order(body: CompletionBody, model: str, owner: str, settings: Settings) -> ChatOrder:
     _refuse_unserved(body)
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     sampling = sampling_of(settings.default_sampling(), body, max_tokens=body.max_tokens)
@@ -75,7 +75,7 @@ def _order(body: CompletionBody, owner: str, settings: Settings) -> ChatOrder:
         for request in several(
             GenerateRequest(
                 conversation=Conversation.of(UserMessage(text=prompt)),
-                model=body.model or settings.model,
+                model=model,
                 sampling=sampling,
                 deadline=deadline_of(body),
                 owner=owner,

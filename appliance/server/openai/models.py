@@ -30,6 +30,7 @@ async def show_model(name: str, services: ServicesOf) -> JsonObject:
     Raises:
         ModelNotFoundError: it is not here.
     """
+    name = services.model(name)
     models = await asyncio.to_thread(_stored_models, services.appliance.settings)
     for model in models:
         if model["id"] == name:

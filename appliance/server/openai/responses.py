@@ -36,7 +36,7 @@ async def create_response(
     """Answer; nothing of it is kept."""
     settings = services.appliance.settings
     asked = response_request(
-        body, owner=caller.owner, model=settings.model, usual=settings.default_sampling()
+        body, owner=caller.owner, model=services.model(body.model), usual=settings.default_sampling()
     )
     ignored = stated_names(body, IGNORED)
     headers = {"x-request-id": asked.request_id, **ignored_headers(ignored)}

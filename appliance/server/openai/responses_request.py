@@ -60,7 +60,7 @@ def response_request(
     )
     return GenerateRequest(
         conversation=_conversation(body),
-        model=body.model or model,
+        model=model,
         sampling=sampling,
         output=_output(body),
         tools=_tools(body),

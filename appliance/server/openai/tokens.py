@@ -36,7 +36,7 @@ async def tokenize(
     For `content` the ids of the bare text come along where the model runs on this machine; they are the names
     that `logit_bias` takes.
     """
-    gateway, settings = services.appliance.gateway, services.appliance.settings
+    gateway = services.appliance.gateway
     if (body.content is None) == (body.messages is None):
         raise refused("give either content or messages", param="content", code="invalid_value")
     conversation = (
@@ -44,7 +44,7 @@ async def tokenize(
         if body.messages is None
         else conversation_of(body.messages)
     )
-    asked = GenerateRequest(conversation=conversation, model=body.model or settings.model, owner=caller.owner)
+    asked = GenerateRequest(conversation=conversation, model=services.model(body.model), owner=caller.owner)
     offered = await gateway.capabilities(asked.model)
     count = await services.running.unless_gone(request, gateway.count_tokens(asked))
     tokens = None if body.content is None else await _ids(services, asked.model, body.content)

@@ -79,7 +79,7 @@ async def answer(
     await check_collections(library, caller.owner, body.collections)
     for document_id in body.document_ids:
         await find_document(library, caller.owner, document_id)
-    asked = _question(body, caller.owner, services.appliance.settings)
+    asked = _question(body, services.model(body.model), caller.owner, services.appliance.settings)
     await services.appliance.gateway.capabilities(asked.model)
     asker = services.appliance.document_asker(library)
     if body.stream:
@@ -89,10 +89,10 @@ async def answer(
     return JSONResponse(_answer_json(answered))
 
 
-def _question(body: AnswerBody, owner: str, settings: Settings) -> DocumentQuestion:
+def _question(body: AnswerBody, model: str, owner: str, settings: Settings) -> DocumentQuestion:
     return DocumentQuestion(
         question=body.question,
-        model=body.model or settings.model,
+        model=model,
         collections=tuple(body.collections),
         document_ids=tuple(body.document_ids),
         mode=body.mode,
@@ -147,7 +147,7 @@ async def extract(
     documents = await _documents(library, caller.owner, body)
     task = ExtractTask(
         output=JsonSchemaFormat(schema_json=json.dumps(body.schema_), name="row"),
-        model=body.model or services.appliance.settings.model,
+        model=services.model(body.model),
         instruction=body.instruction,
         sampling=SamplingParams(temperature=0.0, max_tokens=body.max_tokens),
         owner=caller.owner,

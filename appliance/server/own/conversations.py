@@ -100,7 +100,7 @@ async def ask(
     With `stream` the answer comes as events `delta` and `reasoning`, and at last as one `answer`.
     """
     settings = services.appliance.settings
-    model = body.model or settings.model
+    model = services.model(body.model)
     await services.appliance.gateway.capabilities(model)
     usual = settings.default_sampling()
     sampling = replace(
@@ -115,7 +115,11 @@ async def ask(
             services.exchanges.open(conversations, conversation_id, body.content)
         )
         asked = GenerateRequest(
-            conversation=exchange.conversation, model=model, sampling=sampling, owner=caller.owner
+            conversation=exchange.conversation,
+            model=model,
+            sampling=sampling,
+            owner=caller.owner,
+            conversation_id=conversation_id,
         )
         exchange.request = asked
         headers = {"x-request-id": asked.request_id}

@@ -74,7 +74,7 @@ async def classify(
     body: TicketBody, request: Request, caller: ChatCaller, services: ServicesOf
 ) -> TicketAnswer:
     """Say what a ticket is about."""
-    asked_model = body.model or services.appliance.settings.model
+    asked_model = services.model(body.model)
     await services.appliance.gateway.capabilities(asked_model)
     conversations = services.conversations(caller)
     opened = services.exchanges.open(conversations, body.conversation_id, body.text, system=_INSTRUCTIONS)

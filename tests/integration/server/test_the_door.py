@@ -138,6 +138,47 @@ def test_a_wrong_field_is_named(server: LiveServer, body: dict[str, object], par
     assert (answer.json()["error"]["param"], answer.json()["error"]["code"]) == (param, code)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/passwd",
+        "./a.gguf",
+        "../a",
+        "~root/a.gguf",
+        "~Þ",
+        "file:///etc/passwd",
+        "a.gguf",
+        "C:\\a",
+        "x/y.gguf",
+    ],
+)
+def test_a_file_of_the_machine_is_no_model_for_the_network(server: LiveServer, name: str) -> None:
+    asked: list[tuple[str, dict[str, object]]] = [
+        ("/v1/chat/completions", CHAT),
+        ("/v1/completions", {"prompt": "x"}),
+        ("/v1/responses", {"input": "x"}),
+        ("/v1/embeddings", {"input": "x"}),
+        ("/v1/rerank", {"query": "x", "documents": ["x"]}),
+        ("/v1/answers", {"question": "x"}),
+        ("/v1/tickets/classify", {"text": "x"}),
+        ("/tokenize", {"content": "x"}),
+    ]
+    with server.client() as client:
+        answers = [client.post(path, json={**body, "model": name}) for path, body in asked]
+        answers.append(client.get(f"/v1/models/{name}"))
+
+    assert {answer.status_code for answer in answers} == {404}
+    codes = {answer.json()["error"]["code"] for answer in answers[:-1]}
+    assert codes == {"model_not_found"}
+
+
+def test_the_default_model_has_a_name_of_its_own(server: LiveServer) -> None:
+    with server.client() as client:
+        answer = client.post("/v1/chat/completions", json={**CHAT, "model": "default"})
+
+    assert answer.json()["model"] == "scripted:greet"
+
+
 def test_too_large_a_body_is_refused_with_and_without_a_stated_length(server: LiveServer) -> None:
     large = b'{"model": "' + b"x" * (9 << 20) + b'"}'
     with server.client() as client:
