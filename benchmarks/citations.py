@@ -128,6 +128,14 @@ def main() -> None:
         options.json.write_text(json.dumps([asdict(tally) for tally in tallies], indent=2))
 
 
+def measure(settings: Settings, data: Path, *, questions: int, seed: int) -> Tally:
+    """Count quotes that code alone chooses on a seeded part of the questions, in a library that is thrown away."""
+    chosen = _questions(data)
+    random.Random(seed).shuffle(chosen)
+    with _library_folder(None) as folder, _open(folder, data) as library:
+        return asyncio.run(_run(settings, library, chosen[:questions], "hybrid", "quotes", _SILENT))
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure answers from documents on XQuAD.")
     parser.add_argument("--data", type=Path, required=True, help="folder of corpus.jsonl and queries.jsonl")
