@@ -103,7 +103,10 @@ async def _answer_http(request: Request, error: Exception) -> JSONResponse:
 async def _answer_bug(request: Request, error: Exception) -> JSONResponse:
     _log.error("a route failed", exc_info=error)
     bug = InternalError(f"the server failed with {type(error).__name__}", hint="its log says where")
-    return await _answer_error(request, bug)
+    response = await _answer_error(request, bug)
+    # The connection is closed after a bug; a client must not send its next request on it.
+    response.headers["connection"] = "close"
+    return response
 
 
 def invalid_body(problems: Sequence[object], body: object) -> RefusedError:
