@@ -54,7 +54,11 @@ def test_the_prefix_of_one_user_is_not_reused_for_another_on_real_weights(server
 
     mine, other = server.token_of("mine"), server.token_of("other")
     first, second, foreign = cached(mine), cached(mine), cached(other)
+    with server.client(mine) as client:
+        client.post("/v1/forget", json={"everything": True}).raise_for_status()
+    forgotten, kept = cached(mine), cached(other)
 
     assert second > 100
     assert first < second / 2
-    assert foreign == first
+    assert foreign == forgotten == first
+    assert kept == second
