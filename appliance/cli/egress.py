@@ -81,8 +81,8 @@ def _index_row(settings: Settings) -> Row:
 
 def _connections_row(settings: Settings) -> Row:
     """Look at the open sockets of our running processes; a client of a server of ours is no egress."""
-    pids = {worker.pid for worker in running_workers(settings.runtime_dir / "workers")}
-    pids |= {worker.parent_pid for worker in running_workers(settings.runtime_dir / "workers")}
+    workers = running_workers(settings.runtime_dir / "workers")
+    pids = {pid for worker in workers for pid in (worker.pid, worker.parent_pid)} | _our_pids()
     outward = sorted({place for pid in pids for place in _outward(pid)})
     if outward:
         return Row(
@@ -93,6 +93,17 @@ def _connections_row(settings: Settings) -> Row:
             remedy="look at the providers and traces above; whatever else connects is a bug of ours",
         )
     return _ok("connections", f"{len(pids)} running processes have none to another machine")
+
+
+def _our_pids() -> set[int]:
+    """Return the processes of this program, this one aside."""
+    found: set[int] = set()
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        is_script = any(os.path.basename(word) == "appliance" for word in words[:2])  # noqa: PTH119
+        if (is_script or words[1:3] == ["-m", "appliance"]) and process.pid != os.getpid():
+            found.add(process.pid)
+    return found
 
 
 def _outward(pid: int) -> list[str]:
