@@ -15,7 +15,7 @@ WORDS = (
     "body information back parent face others level office door health person art war history party result change "
     "morning reason research girl guy moment air teacher force education"
 )
-_ATTEMPTS = 64
+_SEEDS = 8
 _ATTEMPTS_A_SEED = 8
 
 CountTokens = Callable[[str], Awaitable[int]]
@@ -50,22 +50,21 @@ async def exact_text(
     Raises:
         NoExactTextError: none was found.
     """
-    count = tokens
-    smallest = tokens
-    for attempt in range(_ATTEMPTS):
+    shortest = 0
+    for seed_number in range(_SEEDS):
         # Another order of words shifts token boundaries where the right length cannot be met with this one.
-        text = make(max(count, 0), f"{seed}/{attempt // _ATTEMPTS_A_SEED}")
-        found = await count_tokens(text)
-        if found == tokens:
-            return text
-        if count <= 0 and found > tokens:
-            smallest = found
-            break
-        count = max(count + tokens - found, 0)
+        count = tokens
+        for _ in range(_ATTEMPTS_A_SEED):
+            text = make(count, f"{seed}/{seed_number}")
+            found = await count_tokens(text)
+            if found == tokens:
+                return text
+            if count == 0 and found > tokens:
+                shortest = min(shortest or found, found)
+                break
+            count = max(count + tokens - found, 0)
     raise NoExactTextError(
         f"no text of exactly {tokens} tokens was found"
-        + (f"; the shortest prompt has {smallest}" if smallest > tokens else ""),
-        hint=f"ask for at least {smallest} tokens"
-        if smallest > tokens
-        else "ask for another number of tokens",
+        + (f"; the shortest prompt has {shortest}" if shortest else ""),
+        hint=f"ask for at least {shortest} tokens" if shortest else "ask for another number of tokens",
     )

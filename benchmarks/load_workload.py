@@ -72,9 +72,8 @@ async def make_requests(
 
 
 def _salted(salt: str) -> MakeText:
-    first = words(_SALT_WORDS, seed=salt).split()
-
     def make(count: int, seed: str) -> str:
+        first = words(_SALT_WORDS, seed=f"{salt}/{seed}").split()
         whole = max(count, 1)
         return " ".join([*first[:whole], *words(max(whole - len(first), 0), seed=seed).split()])
 

@@ -1,0 +1,232 @@
+"""Workloads, loops, windows and goodput on a clock where nobody waits."""
+
+from pathlib import Path
+
+import pytest
+
+from appliance.core.clock import VirtualClock
+from appliance.core.errors import InvalidRequestError
+from benchmarks.answers import Answer, LoadRequest
+from benchmarks.exact_text import NoExactTextError
+from benchmarks.load_driver import run_closed, run_open
+from benchmarks.load_suite import answer_doubts, answer_facts, parse_limits
+from benchmarks.load_workload import Arrival, make_requests, poisson_times, read_trace
+from benchmarks.metrics import RequestTrace
+from benchmarks.steady_state import Limits, Window, closed_window, open_window, window_metrics
+
+ANSWER_S = 1.0
+
+
+class SteadyTarget:
+    """Answers after one second with four tokens, a quarter of a second apart; knows how many it answers at once."""
+
+    name = "steady"
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.running = self.most_running = 0
+        self.sent_s: list[float] = []
+
+    async def answer(self, request: LoadRequest) -> Answer:
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        sent_s = self._clock.now_s()
+        self.sent_s.append(sent_s)
+        await self._clock.sleep(ANSWER_S)
+        self.running -= 1
+        return _answer(sent_s, number=request.number)
+
+    async def count_tokens(self, text: str) -> int:
+        return await word_pieces(text)
+
+
+def _answer(sent_s: float, *, number: int = 0, ttft_s: float = 0.25, **changes: object) -> Answer:
+    times_s = tuple(sent_s + ttft_s + 0.25 * step for step in range(4))
+    request = LoadRequest(number=number, text="t", input_tokens=8, output_tokens=4, key="k")
+    trace = RequestTrace(sent_s=sent_s, chunk_times_s=times_s, ended_s=times_s[-1], output_tokens=4)
+    facts: dict[str, object] = {"input_tokens": 8, "cached_tokens": 0}
+    return Answer(request=request, trace=trace, **(facts | changes))
+
+
+async def word_pieces(text: str) -> int:
+    """A tokenizer in which a word has one to three tokens, and the template two."""
+    return 2 + sum(1 + len(word) // 6 for word in text.split())
+
+
+def _requests(count: int) -> list[LoadRequest]:
+    return [
+        LoadRequest(number=n, text="t", input_tokens=8, output_tokens=4, key=str(n)) for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("tokens", [3, 17, 128, 1001])
+async def test_a_workload_has_exactly_the_tokens_asked_for(tokens: int) -> None:
+    requests = await make_requests([(tokens, 5)] * 4, seed=3, count_tokens=word_pieces, salt="run-1")
+
+    assert [await word_pieces(request.text) for request in requests] == [tokens] * 4
+    assert [request.output_tokens for request in requests] == [5] * 4
+
+
+async def test_the_same_seed_asks_the_same_and_another_run_begins_otherwise() -> None:
+    one, again, later = [
+        [
+            request.text
+            for request in await make_requests([(64, 5)] * 3, seed=3, count_tokens=word_pieces, salt=salt)
+        ]
+        for salt in ("run-1", "run-1", "run-2")
+    ]
+
+    assert one == again
+    assert {text.split()[0:3].__str__() for text in one}.isdisjoint(
+        text.split()[0:3].__str__() for text in later
+    )
+
+
+async def test_a_prompt_shorter_than_the_template_is_refused() -> None:
+    with pytest.raises(NoExactTextError, match="the shortest prompt has 3"):
+        await make_requests([(1, 5)], seed=3, count_tokens=word_pieces)
+
+
+def test_poisson_arrivals_have_their_rate_and_their_seed() -> None:
+    times = poisson_times(4.0, 4000, seed=1)
+    gaps = [later - earlier for earlier, later in zip([0.0, *times], times, strict=False)]
+
+    assert 4000 / times[-1] == pytest.approx(4.0, rel=0.05)
+    assert sum(gap > 0.25 for gap in gaps) / 4000 == pytest.approx(0.3679, abs=0.03)
+    assert times == poisson_times(4.0, 4000, seed=1) != poisson_times(4.0, 4000, seed=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"at_s": -1, "input_tokens": 1, "output_tokens": 1}', "line 2: at_s"),
+        ('{"at_s": 1, "input_tokens": 1}', "line 2: output_tokens"),
+        ("{", "line 2"),
+    ],
+)
+def test_a_trace_file_names_the_line_that_is_wrong(tmp_path: Path, line: str, words: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(f'{{"at_s": 0, "input_tokens": 8, "output_tokens": 4}}\n{line}\n')
+
+    with pytest.raises(InvalidRequestError, match=words):
+        read_trace(path)
+
+
+async def test_a_closed_loop_keeps_so_many_running_and_no_more(virtual_clock: VirtualClock) -> None:
+    target = SteadyTarget(virtual_clock)
+
+    run = await run_closed(target, _requests(10), concurrency=3, clock=virtual_clock)
+
+    assert target.most_running == 3
+    assert sorted(answer.request.number for answer in run.answers) == list(range(10))
+    assert virtual_clock.now_s() == 4.0  # ten answers of a second by three
+
+
+async def test_a_closed_loop_begins_nothing_after_its_limit(virtual_clock: VirtualClock) -> None:
+    target = SteadyTarget(virtual_clock)
+
+    run = await run_closed(target, _requests(10), concurrency=1, clock=virtual_clock, limit_s=2.5)
+
+    assert len(run.answers) == 3
+
+
+async def test_an_open_loop_sends_at_the_stated_times_whatever_is_running(
+    virtual_clock: VirtualClock,
+) -> None:
+    target = SteadyTarget(virtual_clock)
+    times = [0.0, 0.1, 0.2, 3.0]
+    arrivals = [Arrival(at_s=at_s, request=one) for at_s, one in zip(times, _requests(4), strict=True)]
+
+    run = await run_open(target, arrivals, clock=virtual_clock, most_running=10)
+
+    assert target.sent_s == pytest.approx(times)
+    assert (len(run.answers), run.doubts()) == (4, [])
+
+
+async def test_an_open_loop_says_when_it_held_requests_back(virtual_clock: VirtualClock) -> None:
+    target = SteadyTarget(virtual_clock)
+    arrivals = [Arrival(at_s=0.0, request=one) for one in _requests(3)]
+
+    run = await run_open(target, arrivals, clock=virtual_clock, most_running=1)
+
+    assert any("waited for one of 1 places" in doubt for doubt in run.doubts())
+    assert any("late" in doubt for doubt in run.doubts())
+
+
+def test_the_steady_window_leaves_out_ramp_up_and_the_end() -> None:
+    answers = [_answer(float(sent)) for sent in range(10) for _ in range(2)]
+
+    window = closed_window(answers, concurrency=2)
+
+    assert (window.began_s, window.ended_s, window.is_steady) == (1.0, 9.0, True)
+    assert closed_window(answers[:2], concurrency=2).is_steady is False
+    assert open_window(answers) == Window(began_s=1.0, ended_s=9.0, is_steady=True)
+
+
+def test_throughput_counts_the_tokens_that_arrived_in_the_window() -> None:
+    answers = [_answer(float(sent)) for sent in range(10)]  # four tokens each second, one after the other
+    metrics = {
+        m.name: m for m in window_metrics(answers, Window(began_s=1.0, ended_s=9.0, is_steady=True), Limits())
+    }
+
+    assert metrics["output_throughput"].value == pytest.approx(4.0, abs=0.3)
+    assert metrics["request_throughput"].value == pytest.approx(9 / 8)
+    assert set(metrics["ttft"].samples) == {0.25}
+    assert "goodput" not in metrics
+
+
+def test_goodput_counts_only_requests_within_every_limit() -> None:
+    answers = [_answer(float(sent), ttft_s=0.25 if sent % 2 else 0.75) for sent in range(10)]
+    window = Window(began_s=0.0, ended_s=10.0, is_steady=True)
+
+    metrics = {m.name: m for m in window_metrics(answers, window, Limits(ttft_s=0.5))}
+
+    assert metrics["within_limits"].value == 0.5
+    assert metrics["goodput"].value == pytest.approx(metrics["output_throughput"].value / 2)
+
+
+def test_failed_requests_are_out_of_latencies_and_not_within_limits() -> None:
+    answers = [_answer(0.0), _answer(1.0, failure="HTTP 500")]
+    window = Window(began_s=0.0, ended_s=2.0, is_steady=True)
+
+    metrics = {m.name: m for m in window_metrics(answers, window, Limits(ttft_s=9.0))}
+
+    assert len(metrics["ttft"].samples) == 1
+    assert metrics["within_limits"].value == 0.5
+    assert answer_facts(answers)["failed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_cached", "words"),
+    [
+        ({"input_tokens": 9}, False, "other prompt lengths"),
+        ({"cached_tokens": 7}, False, "88% of a new prompt cached"),
+        ({"cached_tokens": 1}, True, "only 12% of a repeated prompt"),
+        ({"cached_tokens": None}, True, "does not say how much"),
+        ({"failure": "HTTP 500"}, False, "1 of 1 requests failed: HTTP 500"),
+    ],
+)
+def test_what_is_not_as_the_test_states_is_a_doubt(
+    changes: dict[str, object], is_cached: bool, words: str
+) -> None:
+    assert words in " ".join(answer_doubts([_answer(0.0, **changes)], is_cached=is_cached))
+
+
+def test_answers_as_asked_for_leave_no_doubt() -> None:
+    assert answer_doubts([_answer(0.0)], is_cached=False) == []
+
+
+def test_limits_are_read_in_milliseconds() -> None:
+    assert parse_limits(["ttft:500 tpot:50", "e2el:3000"]) == Limits(ttft_s=0.5, tpot_s=0.05, e2el_s=3.0)
+    assert not parse_limits([]).is_stated
+
+
+@pytest.mark.parametrize("text", ["ttft", "ttft:", "ttft:-1", "ttft:nan", "latency:5", "ttft=500"])
+def test_a_limit_that_is_not_understood_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match="is no limit"):
+        parse_limits([text])
+
+
+def test_arrivals_are_refused_without_a_rate() -> None:
+    with pytest.raises(InvalidRequestError):
+        poisson_times(0.0, 3, seed=1)
