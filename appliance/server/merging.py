@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from appliance.core.errors import InternalError
+from appliance.core.errors import InternalError, ProviderUnavailableError
 from appliance.core.events import Completed, Failed, LoadProgress, StreamEvent
 
 _WAITING_EVENTS = 32
@@ -55,8 +55,16 @@ async def _pump(
     try:
         async with aclosing(stream) as events:
             async for event in events:
-                await waiting.put((number, event))
+                await waiting.put((number, _whole_or_failed(event)))
     except Exception as exc:  # noqa: BLE001  a bug below must end its request, not hang it
         _log.exception("a stream broke its promise to raise nothing")
         failure = InternalError(f"{type(exc).__name__}: {exc}").to_failure()
         await waiting.put((number, Failed(failure=failure)))
+
+
+def _whole_or_failed(event: StreamEvent) -> StreamEvent:
+    """An answer that was stopped on our side must not look like a whole one."""
+    if not isinstance(event, Completed) or event.finish_reason not in ("cancelled", "error"):
+        return event
+    stopped = ProviderUnavailableError("the answer was stopped before its end", hint="ask again")
+    return Failed(failure=stopped.to_failure(), usage=event.usage, timings=event.timings)

@@ -1,4 +1,4 @@
-"""Parts of answers that every OpenAI-compatible route writes alike: usage, why it ended, and our own field."""
+"""Parts of answers that every OpenAI-compatible route writes alike: usage, tool calls and our own field."""
 
 from __future__ import annotations
 
@@ -10,21 +10,8 @@ from appliance.core.handling import AttemptRecord
 from appliance.core.messages import ToolCall
 from appliance.core.requests import GenerateRequest
 from appliance.core.results import GenerateSuccess
-from appliance.core.usage import FinishReason, Timings, Usage
+from appliance.core.usage import Timings, Usage
 from appliance.server.wire import JsonObject
-
-_ENDINGS: dict[FinishReason, str] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "cancelled": "stop",
-    "error": "stop",
-}
-
-
-def finish_reason(reason: FinishReason) -> str:
-    """Return why an answer ended in OpenAI's words."""
-    return _ENDINGS[reason]
 
 
 def added(usages: Sequence[Usage]) -> Usage:

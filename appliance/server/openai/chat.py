@@ -29,7 +29,6 @@ from appliance.server.openai.answering import answered, begun
 from appliance.server.openai.answers import (
     added,
     fingerprint,
-    finish_reason,
     receipt_json,
     tool_calls_json,
     usage_json,
@@ -85,7 +84,7 @@ def _choice_json(number: int, answer: GenerateSuccess) -> JsonObject:
         "index": number,
         "message": message,
         "logprobs": None,
-        "finish_reason": finish_reason(answer.finish_reason),
+        "finish_reason": answer.finish_reason,
     }
 
 
@@ -139,7 +138,7 @@ class ChatFrames:
     def _ending(self, number: int, ending: Completed) -> Frame:
         role = {} if number in self._has_role else {"role": "assistant", "content": ""}
         self._model = ending.model.name
-        chunk = self._chunk([_chunk_choice(number, role, finish_reason(ending.finish_reason))])
+        chunk = self._chunk([_chunk_choice(number, role, ending.finish_reason)])
         chunk["system_fingerprint"] = fingerprint(ending)
         is_last = len(self._endings) == len(self._order.requests)
         if is_last and not self._order.includes_usage:

@@ -21,7 +21,7 @@ from appliance.core.results import GenerateSuccess
 from appliance.server.event_stream import DONE, EventStream, Frame, comment, frame
 from appliance.server.merging import NumberedEvent
 from appliance.server.openai.answering import answered, begun
-from appliance.server.openai.answers import added, fingerprint, finish_reason, receipt_json, usage_json
+from appliance.server.openai.answers import added, fingerprint, receipt_json, usage_json
 from appliance.server.openai.chat_request import ChatOrder, several
 from appliance.server.openai.chat_wire import SamplingWire, StreamOptions
 from appliance.server.openai.sampling import deadline_of, sampling_of
@@ -116,7 +116,7 @@ def _completion_json(order: ChatOrder, answers: list[GenerateSuccess]) -> JsonOb
         "created": int(time.time()),
         "model": answers[0].model.name,
         "choices": [
-            _choice(number, answer.message.text, finish_reason(answer.finish_reason))
+            _choice(number, answer.message.text, answer.finish_reason)
             for number, answer in enumerate(answers)
         ],
         "usage": usage_json(added([answer.usage for answer in answers])),
@@ -142,9 +142,7 @@ async def _frames(order: ChatOrder, events: AsyncGenerator[NumberedEvent]) -> As
                     yield comment(f"prefill {event.processed_tokens}/{event.total_tokens}")
                 case Completed():
                     endings.append(event)
-                    yield frame(
-                        {**chunk, "choices": [_choice(number, "", finish_reason(event.finish_reason))]}
-                    )
+                    yield frame({**chunk, "choices": [_choice(number, "", event.finish_reason)]})
                 case Failed():
                     raise error_of(event.failure)
                 case _:

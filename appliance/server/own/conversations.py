@@ -22,7 +22,7 @@ from appliance.memory.turns import Chat, Turn
 from appliance.server.event_stream import EventStream, Frame, frame
 from appliance.server.merging import NumberedEvent
 from appliance.server.openai.answering import begun
-from appliance.server.openai.answers import finish_reason, receipt_json, usage_json
+from appliance.server.openai.answers import receipt_json, usage_json
 from appliance.server.own.exchange import Exchange, existing_chat, stopped
 from appliance.server.services import ChatCaller, Services, ServicesOf
 from appliance.server.wire import JsonObject, ModelName, Text, Wire
@@ -177,7 +177,7 @@ def _answer_json(exchange: Exchange, asked: GenerateRequest, result: GenerateSuc
         "role": "assistant",
         "content": result.message.text,
         "reasoning": result.message.reasoning,
-        "finish_reason": finish_reason(result.finish_reason),
+        "finish_reason": result.finish_reason,
         "usage": usage_json(result.usage),
         "appliance": receipt_json(asked, [result]),
     }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+import pytest
 
 from appliance.core.errors import Failure
 from appliance.core.events import (
@@ -14,7 +17,7 @@ from appliance.core.events import (
     StreamEvent,
     TextDelta,
 )
-from appliance.core.usage import Timings, Usage
+from appliance.core.usage import FinishReason, Timings, Usage
 from appliance.server.merging import merged, settled
 
 END = Completed(
@@ -87,6 +90,16 @@ async def test_a_stream_that_raises_is_a_failure_and_no_silence() -> None:
 
     assert isinstance(events[-1], Failed)
     assert events[-1].failure.kind == "internal"
+
+
+@pytest.mark.parametrize("reason", ["cancelled", "error"])
+async def test_an_answer_that_was_stopped_is_no_whole_one(reason: FinishReason) -> None:
+    streams = Streams()
+
+    events = [event async for _, event in merged([streams.of(replace(END, finish_reason=reason))])]
+
+    assert isinstance(events[-1], Failed)
+    assert events[-1].failure.kind == "provider_unavailable"
 
 
 async def test_the_head_ends_with_the_first_event_that_is_no_loading() -> None:
