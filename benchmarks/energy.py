@@ -60,7 +60,7 @@ def rapl_domains(folder: Path = _POWERCAP) -> tuple[tuple[RaplDomain, ...], str]
 
 
 class EnergyMeter:
-    """Measures spans with every counter there is. GPU counters have been tested with recorded answers only."""
+    """Measures spans with every counter there is. GPU counters have not run on hardware."""
 
     def __init__(
         self,

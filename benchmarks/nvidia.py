@@ -1,6 +1,6 @@
 """NVIDIA GPUs through NVIDIA's own library: what they are, what they do, and the energy they used.
 
-Tested against recorded answers of a driver; no NVIDIA GPU has run it.
+Tested against answers in the form that NVIDIA documents; no NVIDIA GPU has run it.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def energy_command(source: SettingsSource, **flags: Unpack[EnergyFlags]) -> int:
 
     The counters see the whole machine, so other programs count as well. Many virtual machines hide them, and most
     systems show RAPL to root alone; then the result is "not measurable here", with the reason. Counters of GPUs
-    have been tested with recorded answers of a driver only.
+    have been tested with answers in the form that NVIDIA documents, and not on hardware.
     """
     from benchmarks.commands.running import SuiteEnd, digests_of, local_models, run_suite
     from benchmarks.energy import EnergyMeter

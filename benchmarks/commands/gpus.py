@@ -13,7 +13,7 @@ import click
 def gpus_command(*, as_json: bool) -> int:
     """List NVIDIA GPUs as their driver describes them: memory, use, clocks, power, energy, slowdowns.
 
-    The makers of this software tested it with recorded answers of a driver, and could not run it on such a GPU.
+    The makers of this software tested it with answers in the form that NVIDIA documents, and not on such a GPU.
     """
     from benchmarks.nvidia import read_gpus
 
