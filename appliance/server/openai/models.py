@@ -18,9 +18,10 @@ router = APIRouter(tags=["OpenAI"])
 
 @router.get("/v1/models", dependencies=[NEEDS_CHAT])
 async def list_models(services: ServicesOf) -> JsonObject:
-    """List the models of this machine; the one that answers when none is named stands first."""
-    models = await asyncio.to_thread(_stored_models, services.appliance.settings)
-    return {"object": "list", "data": models}
+    """List the models of this machine, the usual one first, then routes and models of other servers by name."""
+    settings = services.appliance.settings
+    models = await asyncio.to_thread(_stored_models, settings)
+    return {"object": "list", "data": [*models, *_named_models(settings)]}
 
 
 @router.get("/v1/models/{name:path}", dependencies=[NEEDS_CHAT])
@@ -60,6 +61,17 @@ def _stored_models(settings: Settings) -> list[JsonObject]:
     except ModelNotFoundError:
         default = settings.model
     return [found[name] for name in sorted(found, key=lambda name: (name != default, name))]
+
+
+def _named_models(settings: Settings) -> list[JsonObject]:
+    """Return what the configuration names; other servers are not asked for theirs."""
+    routes = [{**_model_json(name, 0), "owned_by": "route"} for name in settings.routes]
+    remote = [
+        {**_model_json(f"{server.name}/{model.name}", 0), "owned_by": server.name}
+        for server in settings.providers.values()
+        for model in server.models
+    ]
+    return [*routes, *remote]
 
 
 def _model_json(name: str, created_s: int) -> JsonObject:

@@ -51,3 +51,19 @@ def test_a_stored_answer_is_given_again_to_its_owner_and_to_nobody_else(tmp_path
 
     assert seen == [False, True, False, True]
     assert (forgotten, kept) == (False, True)
+
+
+def test_routes_and_declared_models_of_other_servers_are_listed_and_a_route_answers(tmp_path: Path) -> None:
+    config = (
+        '[routes.support]\ncandidates = [{model = "scripted:greet"}]\n'
+        '[providers.far]\nurl = "http://127.0.0.1:9"\n[[providers.far.models]]\nname = "big.gguf"\n'
+    )
+    with live_server(tmp_path, config=config) as server, server.client() as client:
+        listed = [model["id"] for model in client.get("/v1/models").json()["data"]]
+        answer = client.post("/v1/chat/completions", json={**CHAT, "model": "support"}).json()
+        far = client.post("/v1/chat/completions", json={**CHAT, "model": "far/big.gguf"})
+
+    assert {"support", "far/big.gguf"} <= set(listed)
+    assert answer["model"] == "scripted:greet"
+    assert [attempt["model"] for attempt in answer["appliance"]["attempts"]] == ["scripted:greet"]
+    assert far.status_code == 503
