@@ -124,17 +124,19 @@ async def _read(process: asyncio.subprocess.Process, on_progress: OnProgress) ->
     assert process.stderr is not None
     log = asyncio.create_task(process.stderr.read())
     result: EvaluationResult | None = None
+    failed: ChildLine | None = None
     async for raw in process.stdout:
         line = _parsed(raw)
         if line is None:
             continue  # a library wrote to standard output
-        if line.failure_kind is not None:
-            raise _error(line)
+        failed = line if line.failure_kind is not None else failed
         result = line.result or result
         if line.total:
             on_progress(line.done, line.total)
     words = (await log).decode(errors="replace").strip().splitlines()[-_LAST_LINES:]
     await process.wait()
+    if failed is not None:
+        raise _error(failed)
     if result is None:
         raise EngineCrashedError(
             f"the evaluation ended with exit code {process.returncode} before it had a result",

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     from appliance.engine.native import FloatRow
 
-_SEQUENCES = 128
+# The engine grants logits to some tokens a sequence; here half of a window needs them.
+_TOKENS_A_SEQUENCE = 8
+_LEAST_CELLS = 256
 _LEAST_WINDOW, _MOST_WINDOW = 64, 1024
 
 OnWindow = Callable[[int, int], None]
@@ -115,9 +117,8 @@ class _Scorer:
             model_name=path.name,
             model_digest="",
             context_window=job.window_tokens,
-            # The engine grants logits to some tokens a sequence; here half of a window needs them.
-            parallel=_SEQUENCES,
-            kv_cells=job.window_tokens,
+            parallel=max(4, -(-job.window_tokens // 2 // _TOKENS_A_SEQUENCE)),
+            kv_cells=max(job.window_tokens, _LEAST_CELLS),
             batch_tokens=job.window_tokens,
             ubatch_tokens=min(512, job.window_tokens),
             prefill_chunk_tokens=job.window_tokens,
