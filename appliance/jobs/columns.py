@@ -19,6 +19,11 @@ from appliance.structured.validator import validator_of
 _NULL: dict[str, JsonValue] = {"type": "null"}
 _DEFINITIONS = ("$defs", "definitions", "$schema", "$id")
 _MOST_COLUMNS = 64
+# Small models go on writing digits or words without end; a field that the schema does not bound is bounded here.
+LONGEST_TEXT_CHARACTERS = 400
+_LARGEST_NUMBER = 10**20
+_TEXT_BOUNDS = ("maxLength", "pattern", "format", "enum", "const")
+_NUMBER_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "enum", "const")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +100,22 @@ def _asked(schema: JsonValue, properties: dict[str, JsonValue]) -> dict[str, Jso
     return {
         **{name: kept[name] for name in _DEFINITIONS if name in kept},
         "type": "object",
-        "properties": {name: {"anyOf": [field, _NULL]} for name, field in properties.items()},
+        "properties": {name: {"anyOf": [_bounded(field), _NULL]} for name, field in properties.items()},
         "required": names,
         "additionalProperties": False,
     }
+
+
+def _bounded(field: JsonValue) -> JsonValue:
+    """Bound a text, a number, or the texts and numbers of a list, where the schema says nothing."""
+    if not isinstance(field, dict):
+        return field
+    match field.get("type"):
+        case "string" if not any(bound in field for bound in _TEXT_BOUNDS):
+            return {**field, "maxLength": LONGEST_TEXT_CHARACTERS}
+        case "number" | "integer" if not any(bound in field for bound in _NUMBER_BOUNDS):
+            return {**field, "minimum": -_LARGEST_NUMBER, "maximum": _LARGEST_NUMBER}
+        case "array" if "items" in field:
+            return {**field, "items": _bounded(field["items"])}
+        case _:
+            return field

@@ -20,7 +20,7 @@ from appliance.core.requests import LOCAL_OWNER, Deadline, GenerateRequest, Json
 from appliance.core.results import GenerateFailure
 from appliance.core.usage import Usage
 from appliance.gateway import Gateway
-from appliance.jobs.columns import Columns, columns_of
+from appliance.jobs.columns import LONGEST_TEXT_CHARACTERS, Columns, columns_of
 from appliance.jobs.evidence import FieldEvidence, evidence_of
 from appliance.jobs.rows import ExtractedRow
 from appliance.prompts import UserText, shipped_prompts
@@ -191,6 +191,8 @@ class Extractor:
         values = result.value if isinstance(result.value, dict) else {}
         for name in columns.names:
             value = values.get(name)
+            if isinstance(value, str) and len(value) >= LONGEST_TEXT_CHARACTERS:
+                draft.notes.append(f"{name} has {len(value):,} characters or more; its end may be missing")
             found = _Found(value=value, evidence=evidence_of(name, value, part))
             draft.found.setdefault(name, []).append(found)
 

@@ -103,7 +103,7 @@ def whole_s(spans: Sequence[SpanRow]) -> float:
 def span_lines(spans: Sequence[SpanRow], total_s: float) -> list[str]:
     """Return spans as lines of a tree: name, where in the request it lies, when it began and how long it took."""
     return [
-        f"{shown_line(row.strokes + row.name, _NAME_CELLS):<{_NAME_CELLS}} {_bar(row, total_s)} "
+        f"{row.strokes + shown_line(row.name, _NAME_CELLS - len(row.strokes)):<{_NAME_CELLS}} {_bar(row, total_s)} "
         f"+{seconds(row.start_s):<9}{seconds(row.duration_s):<10}{'' if row.status == 'ok' else row.status}".rstrip()
         for row in spans
     ]

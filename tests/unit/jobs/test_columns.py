@@ -24,7 +24,19 @@ def test_every_field_may_be_null_while_it_is_asked_for() -> None:
     asked = json.loads(columns.asked.schema_json)
     assert columns.names == ("name", "age")
     assert asked["required"] == ["name", "age"]
-    assert asked["properties"]["age"] == {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    age, absent = asked["properties"]["age"]["anyOf"]
+    assert (age["type"], absent) == ("integer", {"type": "null"})
+
+
+def test_what_the_schema_does_not_bound_is_bounded_while_it_is_asked_for() -> None:
+    columns = columns_of(of("name, tags [str], size s|m, born date"))
+
+    asked = json.loads(columns.asked.schema_json)["properties"]
+    name, tags, size, born = (asked[field]["anyOf"][0] for field in ("name", "tags", "size", "born"))
+    assert name["maxLength"] == tags["items"]["maxLength"] == 400
+    assert size == {"enum": ["s", "m"]}
+    assert "maxLength" not in born
+    assert columns.problems({"name": "x" * 500, "tags": [], "size": "s", "born": "2024-01-01"}) == ()
 
 
 def test_the_schema_as_given_judges_the_row() -> None:
