@@ -125,6 +125,19 @@ async def test_a_pause_earns_no_credit() -> None:
     assert ended == ["b1", "a1", "b2", "a2", "b3", "a3"]
 
 
+async def test_an_owner_who_comes_late_is_not_owed_what_others_had_before() -> None:
+    office = Office(overall(concurrency=1))
+
+    async def late(label: str) -> None:
+        await office.clock.sleep(3.5)
+        await office.ask(label, owner="ben")
+
+    early = (office.ask(f"a{number}") for number in range(7))
+    await asyncio.gather(*early, *(late(f"b{number}") for number in range(3)))
+
+    assert office.ended == ["a0", "a1", "a2", "a3", "b0", "a4", "b1", "a5", "b2", "a6"]
+
+
 async def test_large_requests_leave_a_seat_to_small_ones() -> None:
     office = Office(overall(concurrency=2))
     large = [asyncio.create_task(office.ask(f"large {number}", text=LARGE)) for number in range(4)]
@@ -277,6 +290,20 @@ async def test_a_caller_who_leaves_the_queue_is_passed() -> None:
 
     assert office.ended == ["0", "2"]
     assert len(office.model.requests) == 2
+
+
+async def test_tokens_of_a_caller_who_leaves_the_queue_are_given_back() -> None:
+    office = Office(overall(concurrency=1, tokens_per_minute=230))
+    tasks = [asyncio.create_task(office.ask(str(number))) for number in range(2)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert failure_of(await office.ask("too much")).failure.kind == "rate_limited"
+
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    results = [await office.ask(str(number)) for number in range(2)]
+    assert [result.kind for result in results] == ["success", "success"]
 
 
 async def test_the_seat_of_a_cancelled_request_is_free_again() -> None:

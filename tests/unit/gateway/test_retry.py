@@ -248,6 +248,39 @@ async def test_the_caller_sees_one_stream_with_one_end() -> None:
     assert isinstance(events[1], Completed)
 
 
+async def test_nobody_is_asked_once_the_total_deadline_is_over() -> None:
+    other = big(says("never"))
+    trial = Trial(small(says("late", seconds=9.0)), other, fallback_on=("timeout",))
+
+    result = await trial.failure(Deadline(total_s=3.0))
+
+    assert result.failure.details == {"phase": "total", "limit_s": 3.0}
+    assert other.requests == []
+
+
+async def test_the_wait_before_a_retry_counts_in_the_times() -> None:
+    trial = Trial(small(fails("provider_unavailable", seconds=1.0), says("well", seconds=1.0)))
+
+    result = await trial.success()
+
+    assert result.timings.total_s == pytest.approx(trial.clock.now_s())
+    assert result.timings.ttft_s == pytest.approx(trial.clock.now_s())
+
+
+async def test_waits_begin_anew_with_another_candidate() -> None:
+    retry = RetryPolicy(
+        max_attempts=9, first_wait_s=1.0, longest_wait_s=64.0, retry_on=frozenset(("internal",))
+    )
+    small_fails = [fails("internal")] * 4 + [fails("provider_unavailable")]
+
+    result = await Trial(small(*small_fails), big(fails("internal"), says("well")), retry=retry).success()
+
+    waits = [attempt.waited_s for attempt in result.handling.attempts]
+    assert 4.0 <= waits[4] <= 8.0
+    assert [attempt.model for attempt in result.handling.attempts][5:] == ["big", "big"]
+    assert (waits[5], 0.5 <= waits[6] <= 1.0) == (0.0, True)
+
+
 async def test_a_budget_of_one_is_one_attempt() -> None:
     model = small(fails("provider_unavailable"))
 
