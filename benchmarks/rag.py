@@ -21,7 +21,7 @@ from appliance.retrieval.search import SearchRequest
 from appliance.retrieval.trace import SearchMode
 from benchmarks import citations, retrieval
 from benchmarks.recorder import Recorder
-from benchmarks.records import Metric
+from benchmarks.records import Better, Metric
 
 _OWNER = "local"
 _COLLECTION = "benchmark"
@@ -76,8 +76,8 @@ def read_ranked_data(folder: Path, *, documents: int, questions: int, seed: int)
         InvalidRequestError: a file is missing or is something else.
     """
     try:
-        corpus = {row["_id"]: _text_of(row) for row in _rows(folder, "corpus.jsonl")}
-        queries = {row["_id"]: row for row in _rows(folder, "queries.jsonl")}
+        corpus = {str(row["_id"]): _text_of(row) for row in _rows(folder, "corpus.jsonl")}
+        queries = {str(row["_id"]): row for row in _rows(folder, "queries.jsonl")}
         relevant = _read_qrels(folder / "qrels.tsv")
     except (OSError, ValueError, KeyError, TypeError) as exc:
         raise InvalidRequestError(
@@ -222,8 +222,8 @@ def _measure_citations(plan: RagPlan, recorder: Recorder) -> None:
     recorder.advance("citations")
 
 
-def _single(name: str, value: float, unit: str, better: str) -> Metric:
-    return Metric.model_validate({"name": name, "unit": unit, "better": better, "samples": (value,)})
+def _single(name: str, value: float, unit: str, better: Better) -> Metric:
+    return Metric(name=name, unit=unit, better=better, samples=(value,))
 
 
 def _rows(folder: Path, name: str) -> Iterator[dict[str, object]]:
