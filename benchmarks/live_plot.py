@@ -30,11 +30,11 @@ class LivePlot:
         while len(self._series) > _SERIES:
             self._series.pop(next(iter(self._series)))
 
-    def draw(self, line: str) -> None:
-        """Replace what was drawn before by the plot and the line."""
+    def draw(self, line: str, *, with_plot: bool = True) -> None:
+        """Replace what was drawn before by the plot and the line, or by the line alone."""
         size = shutil.get_terminal_size()
         lines = [line[: size.columns - 1]]
-        if self._series and size.columns >= _LEAST_COLUMNS and size.lines >= _LEAST_ROWS:
+        if with_plot and self._series and size.columns >= _LEAST_COLUMNS and size.lines >= _LEAST_ROWS:
             lines = [*self._plot(min(size.columns - 1, 100)), *lines]
         self._erase()
         self._stream.write("\n".join(lines))
@@ -48,13 +48,13 @@ class LivePlot:
     def _plot(self, width: int) -> list[str]:
         import plotext
 
-        plotext.clear_figure()
-        plotext.theme("clear")
-        plotext.plotsize(width, _HEIGHT)
-        plotext.ylabel(self._unit)
+        figure = plotext.figure
+        figure.clear()
+        figure.theme("colorless")
+        figure.plot_size(width, _HEIGHT)
         for name, points in self._series.items():
-            plotext.plot(list(range(1, len(points) + 1)), list(points), label=name)
-        lines: list[str] = plotext.build().splitlines()
+            figure.draw(figure.signal(list(points)).lines().label(f"{name}, {self._unit}"))
+        lines: list[str] = plotext.uncolorize(str(figure.build())).splitlines()
         return lines
 
     def _erase(self) -> None:

@@ -131,7 +131,8 @@ async def _run_level(
     def heard(answer: Answer) -> None:
         ttft_s = answer.trace.ttft_s
         figure = None if ttft_s is None else ttft_s * 1000
-        recorder.advance(f"{kind} {value}, ttft", figure=figure, unit="ms")
+        # Others are being answered; drawing a plot now would delay the reading of their chunks.
+        recorder.advance(f"{kind} {value}, ttft", figure=figure, unit="ms", is_idle=False)
 
     with doubts.watching():
         run, window = await _send(plan, target, recorder, clock, kind, value, requests, limit_s, heard)

@@ -97,7 +97,7 @@ class RunOutput:
         self._shown_s = now_s
         line = clean_for_terminal(progress_line(event))
         if self._plot is not None:
-            self._plot.draw(line)
+            self._plot.draw(line, with_plot=event.is_idle)
         else:
             self._err.write(f"{line}\n")
         self._err.flush()

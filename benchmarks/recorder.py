@@ -17,7 +17,10 @@ from benchmarks.throttling import count_throttles, reasons_of_throttling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A step of a run: how many of how many, what it is, and the newest figure where there is one."""
+    """A step of a run: how many of how many, what it is, and the newest figure where there is one.
+
+    `is_idle` says that nothing is being measured at this moment, so that whatever a listener does disturbs nothing.
+    """
 
     suite: str
     done: int
@@ -25,6 +28,7 @@ class Progress:
     text: str
     figure: float | None = None
     unit: str = ""
+    is_idle: bool = True
     kind: Literal["progress"] = "progress"
 
 
@@ -93,7 +97,7 @@ class Recorder:
         """Say how many steps more the run will have."""
         self._total = self._done + steps
 
-    def step(self, text: str, *, figure: float | None = None, unit: str = "") -> None:
+    def step(self, text: str, *, figure: float | None = None, unit: str = "", is_idle: bool = True) -> None:
         """Report that one more step is done, or that the next one begins."""
         self._listen(
             Progress(
@@ -103,13 +107,16 @@ class Recorder:
                 text=text,
                 figure=figure,
                 unit=unit,
+                is_idle=is_idle,
             )
         )
 
-    def advance(self, text: str, *, figure: float | None = None, unit: str = "") -> None:
+    def advance(
+        self, text: str, *, figure: float | None = None, unit: str = "", is_idle: bool = True
+    ) -> None:
         """Count a step as done and report it."""
         self._done += 1
-        self.step(text, figure=figure, unit=unit)
+        self.step(text, figure=figure, unit=unit, is_idle=is_idle)
 
     def doubts(self) -> Doubts:
         """Begin to watch a test."""
