@@ -14,7 +14,7 @@ from tests.load.streaming_clients import resident_bytes, run_clients
 
 pytestmark = [pytest.mark.load, pytest.mark.slow]
 
-CLIENTS, TURNS = 8, 2
+CLIENTS, TURNS = 5, 2
 GROWTH_BYTES = 256 << 20
 
 

@@ -25,11 +25,10 @@ def ask(server: LiveServer, folder: Path, *arguments: str) -> subprocess.Complet
     )
 
 
-def test_a_prompt_is_answered_with_and_without_a_stream(server: LiveServer, tmp_path: Path) -> None:
-    for more in ((), ("--no-stream",)):
-        finished = ask(server, tmp_path, "-m", "here", "--key", server.token, "hello", *more)
+def test_a_prompt_is_answered(server: LiveServer, tmp_path: Path) -> None:
+    finished = ask(server, tmp_path, "-m", "here", "--key", server.token, "hello")
 
-        assert finished.stdout.strip() == "Good morning to you.", finished.stderr
+    assert finished.stdout.strip() == "Good morning to you.", finished.stderr
 
 
 def test_a_wrong_key_is_told(server: LiveServer, tmp_path: Path) -> None:

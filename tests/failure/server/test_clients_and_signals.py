@@ -189,7 +189,8 @@ def test_a_second_signal_ends_it_at_once(served: tuple[subprocess.Popen[str], st
         httpx.Client(base_url=url, headers=headers, timeout=20, trust_env=False) as client,
         client.stream("POST", "/v1/chat/completions", json=ENDLESS) as answer,
     ):
-        next(line for line in answer.iter_lines() if "begun" in line)
+        lines = answer.iter_lines()
+        next(line for line in lines if "begun" in line)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
 

@@ -57,7 +57,7 @@ def test_the_starter_model_answers_over_http_with_loopback_only() -> None:
 
 @pytest.mark.slow
 def test_the_contract_of_the_server_holds_with_loopback_only() -> None:
-    chosen = "stream or tool or ticket"
+    chosen = "ticket"
     finished = subprocess.run(
         [
             *_SEALED,
