@@ -17,7 +17,7 @@ MODELS_DIR := $(or $(APPLIANCE_MODELS),$(DATA_HOME)/appliance/models)
 UV_COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-package llama-cpp-python --custom-compile-command 'make lock'
 
-.PHONY: help run install engine models test bench-peers check fmt lint types imports doctor wheel lock clean
+.PHONY: help run install engine models test bench bench-peers check fmt lint types imports doctor wheel lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ imports: $(STAMPS)/dev ## import-linter: layers and owners of libraries
 fmt: $(STAMPS)/dev ## format and fix what can be fixed
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
+
+bench: install ## measure the engine with the starter model
+	@$(PY) -m appliance bench engine
 
 bench-peers: install ## compare the engine with llama.cpp's own programs, side by side
 	@$(PY) -m benchmarks.peers build

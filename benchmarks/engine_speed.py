@@ -44,6 +44,7 @@ class _Lane:
     doubts: Doubts
     samples: list[SpeedSample]
     joules: list[float]
+    build: str = ""
     failure: str = ""
 
 
@@ -97,6 +98,7 @@ async def _measure(
     recorder.step(f"warming up: {name}" if is_warm_up else name)
     try:
         runner = await runners.get(lane.local, lane.choice)
+        lane.build = runner.build
         with lane.doubts.watching(), energy.measuring() as used:
             sample = await runner.run(lane.test)
     except ApplianceError as error:
@@ -190,6 +192,7 @@ def _record(lane: _Lane, recorder: Recorder, began_s: float, energy: EnergyMeter
             **_model_facts(lane.local),
             "depth_tokens": lane.samples[-1].depth_tokens,
             "energy": energy.source,
+            "engine": lane.build,
         },
         doubts=lane.doubts.reasons(metrics),
     )

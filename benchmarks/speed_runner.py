@@ -42,6 +42,7 @@ class SpeedRunner:
     model: str
     seed: int
     never_end: dict[int, float]
+    build: str
     texts: dict[int, str]
 
     async def run(self, test: SpeedTest) -> SpeedSample:
@@ -132,6 +133,7 @@ async def open_runner(
             model=local.id,
             seed=seed,
             never_end=dict.fromkeys(info.end_tokens, _NEVER),
+            build=info.build,
             texts={},
         )
         shortest = await runner.count_tokens("time")

@@ -54,8 +54,13 @@ def local_models(settings: Settings, names: Sequence[str]) -> list[LocalModel]:
 
 
 def digests_of(models: Sequence[LocalModel]) -> dict[str, str]:
-    """Digests by name, for the fingerprint."""
-    return {model.id: model.digest for model in models}
+    """Digests by name, for the fingerprint; a file that was never hashed is known by its size and its time."""
+    return {model.id: model.digest or _unhashed(model) for model in models}
+
+
+def _unhashed(model: LocalModel) -> str:
+    status = model.path.stat()
+    return f"not hashed, {status.st_size} bytes, modified {int(status.st_mtime)}"
 
 
 def run_suite(
