@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import openai
 import pytest
 
 from tests.live_server import LiveServer, live_server
+
+if TYPE_CHECKING:
+    import openai
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 @pytest.fixture
 def client(server: LiveServer) -> Iterator[openai.OpenAI]:
     """The official client, unchanged; it does not try again, so that a status is seen."""
+    import openai
+
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=server.token, max_retries=0) as made:
         yield made
