@@ -14,7 +14,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from appliance.core.answer import AnswerInProgress
-from appliance.core.errors import error_of
+from appliance.core.errors import ApplianceError, error_of
 from appliance.core.events import ReasoningDelta, TextDelta
 from appliance.core.requests import GenerateRequest
 from appliance.core.results import GenerateFailure, GenerateSuccess
@@ -126,7 +126,11 @@ async def ask(
         if not body.stream:
             answer = await services.running.unless_gone(request, _answered(services, exchange, asked))
             return JSONResponse(answer, headers=headers)
-        events = await begun(services, request, [asked])
+        try:
+            events = await begun(services, request, [asked])
+        except ApplianceError as exc:
+            exchange.result = GenerateFailure(failure=exc.to_failure())
+            raise
         frames = _frames(exchange, asked, events, opened.pop_all())
     return EventStream(frames, services.running, write_s=services.options.write_s, headers=headers)
 

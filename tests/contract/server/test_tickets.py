@@ -95,3 +95,15 @@ def test_what_came_before_a_client_left_is_kept(server: LiveServer) -> None:
 
     assert busy.status_code == 409
     assert (turns[1]["state"], turns[1]["text"]) == ("stopped", "begun ")
+
+
+def test_a_question_that_does_not_fit_is_kept_with_why(server: LiveServer) -> None:
+    with server.client() as client:
+        for is_streamed in (False, True):
+            place = f"/v1/conversations/{client.post('/v1/conversations', json={}).json()['id']}"
+            body = {"content": "word " * 40, "model": "scripted:tiny", "stream": is_streamed}
+            refused = client.post(f"{place}/messages", json=body)
+            turns = client.get(place).json()["turns"]
+
+            assert refused.json()["error"]["code"] == "context_length_exceeded"
+            assert [turn["state"] for turn in turns] == ["done", "failed"]
