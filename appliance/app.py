@@ -79,7 +79,7 @@ class Appliance:
         """Answer questions from the documents of a library."""
         from appliance.context.asking import DocumentAsker
 
-        return DocumentAsker(self.gateway, library)
+        return DocumentAsker(self.gateway, library, telemetry=self.telemetry)
 
     def extractor(self, library: Library) -> Extractor:
         """Take fields out of the documents of a library."""

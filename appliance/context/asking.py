@@ -45,6 +45,7 @@ from appliance.retrieval.quotes import parse_quoted_answer, quote_grammar
 from appliance.retrieval.records import StoredChunk
 from appliance.retrieval.search import SearchRequest
 from appliance.retrieval.trace import SearchResult
+from appliance.telemetry import Span, Telemetry
 
 _PROMPT_MARKS = ("</passage", "</documents", "\nQuestion:")
 _MODEL_QUOTES = 2
@@ -71,7 +72,15 @@ class PreparedQuestion:
 class DocumentAsker:
     """Asks one library through one gateway."""
 
-    def __init__(self, gateway: Gateway, library: Library, *, margin_tokens: int = 0) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        library: Library,
+        *,
+        margin_tokens: int = 0,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self._telemetry = telemetry or Telemetry()
         self._gateway = gateway
         self._library = library
         self._margin_tokens = margin_tokens
@@ -85,7 +94,8 @@ class DocumentAsker:
             ContextOverflowError: the question alone does not fit.
             ApplianceError: the model or the index cannot be used.
         """
-        return await self._build(asked, await asyncio.to_thread(self._look, asked))
+        with self._telemetry.span("documents", owner=asked.owner) as span:
+            return await self._built(asked, await self._looked(asked, span), span)
 
     async def answer(self, asked: DocumentQuestion, on_event: OnEvent | None = None) -> DocumentAnswer:
         """Answer, or refuse when the documents hold too little; quotes are verified against the stored text.
@@ -95,10 +105,11 @@ class DocumentAsker:
             ContextOverflowError: the question alone does not fit.
             ApplianceError: the model or the index cannot be used. A failure while answering is in the answer.
         """
-        looked = await asyncio.to_thread(self._look, asked)
-        if not looked.evidence.is_enough:
-            return refused(asked.question, asked.mode, looked)
-        return await self.answer_prepared(asked, await self._build(asked, looked), on_event)
+        with self._telemetry.span("documents", owner=asked.owner) as span, self._telemetry.ambient(span):
+            looked = await self._looked(asked, span)
+            if not looked.evidence.is_enough:
+                return refused(asked.question, asked.mode, looked)
+            return await self.answer_prepared(asked, await self._built(asked, looked, span), on_event)
 
     async def answer_prepared(
         self, asked: DocumentQuestion, prepared: PreparedQuestion, on_event: OnEvent | None = None
@@ -116,6 +127,31 @@ class DocumentAsker:
     def whole_reader(self) -> WholeReader:
         """Return a reader of every passage, for questions that the best ones cannot answer."""
         return WholeReader(self._gateway, self._library, self._counter, margin_tokens=self._margin_tokens)
+
+    async def _looked(self, asked: DocumentQuestion, span: Span) -> Looked:
+        with span.child("retrieve") as step:
+            looked = await asyncio.to_thread(self._look, asked)
+            step.set(
+                {
+                    "appliance.retrieve.searched": looked.found.trace.searched_chunks,
+                    "appliance.retrieve.passages": len(looked.chunks),
+                    "appliance.retrieve.is_enough": looked.evidence.is_enough,
+                }
+            )
+        return looked
+
+    async def _built(self, asked: DocumentQuestion, looked: Looked, span: Span) -> PreparedQuestion:
+        with span.child("context") as step:
+            prepared = await self._build(asked, looked)
+            step.set(
+                {
+                    "appliance.context.passages": len(prepared.passages),
+                    "appliance.context.prompt_tokens": prepared.built.receipt.total_tokens,
+                }
+            )
+        # The answer, which may be asked for later, then stands in the same trace.
+        request = replace(prepared.built.request, request_id=span.trace_id)
+        return replace(prepared, built=replace(prepared.built, request=request))
 
     def _look(self, asked: DocumentQuestion) -> Looked:
         check_collections(self._library, asked)

@@ -156,7 +156,8 @@ class Deadline:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest:
     """One call for an answer. `owner` scopes every cache: nothing is shared across owners. `model` names a
-    model, or a route of the configuration; `routing` says which candidates will do.
+    model, or a route of the configuration; `routing` says which candidates will do. `conversation_id` is
+    the stored chat it belongs to, so that what is recorded of it can be forgotten with the chat.
     """
 
     conversation: Conversation
@@ -171,6 +172,7 @@ class GenerateRequest:
     owner: str = LOCAL_OWNER
     prompt_id: str = ""
     prompt_version: str = ""
+    conversation_id: str = ""
     request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:

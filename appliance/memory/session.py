@@ -190,7 +190,7 @@ class ChatSession:
     async def _answer(
         self, plan: _Plan, parent_id: str, prepared: PreparedPrompt, wish: asyncio.Event
     ) -> AsyncGenerator[ChatEvent, None]:
-        request = self._with_seed(prepared.request)
+        request = dataclasses.replace(self._with_seed(prepared.request), conversation_id=plan.chat_id)
         turn = await asyncio.to_thread(
             self.conversations.turns.begin_answer,
             plan.chat_id,

@@ -13,9 +13,8 @@ from appliance.core.forgetting import (
     ForgetSubject,
     ForgetTarget,
 )
+from appliance.telemetry.gen_ai import CHAT_ATTRIBUTE
 from appliance.telemetry.trace_store import TraceStore
-
-CHAT_ATTRIBUTE = "gen_ai.conversation.id"
 
 Mentions = Callable[[str, str], bool]
 

@@ -6,6 +6,8 @@ from appliance.core.events import Completed, Failed
 from appliance.core.requests import GenerateRequest
 from appliance.telemetry.spans import AttributeValue
 
+CHAT_ATTRIBUTE = "gen_ai.conversation.id"
+
 
 def request_attributes(request: GenerateRequest) -> dict[str, AttributeValue]:
     """Say what was asked for, in numbers and names."""
@@ -25,6 +27,8 @@ def request_attributes(request: GenerateRequest) -> dict[str, AttributeValue]:
         attributes["gen_ai.request.max_tokens"] = sampling.max_tokens
     if sampling.seed is not None:
         attributes["gen_ai.request.seed"] = sampling.seed
+    if request.conversation_id:
+        attributes[CHAT_ATTRIBUTE] = request.conversation_id
     if request.prompt_id:
         attributes["appliance.prompt.id"] = request.prompt_id
         attributes["appliance.prompt.version"] = request.prompt_version

@@ -9,7 +9,8 @@ from appliance.core.errors import InvalidRequestError, StorageError
 from appliance.core.forgetting import ForgetChat, ForgetDocument, ForgetSubject
 from appliance.memory.byte_scan import scan_files
 from appliance.memory.mentions import mentions
-from appliance.telemetry.forgetting import CHAT_ATTRIBUTE, ForgettableTraces, forget_owner, forget_request
+from appliance.telemetry.forgetting import ForgettableTraces, forget_owner, forget_request
+from appliance.telemetry.gen_ai import CHAT_ATTRIBUTE
 from appliance.telemetry.spans import AttributeValue, SpanRecord
 from appliance.telemetry.trace_store import TraceStore
 
