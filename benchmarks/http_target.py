@@ -135,13 +135,19 @@ class HttpTarget:
         return _answer_of(request, received, received.ended_s or self._now())
 
     async def count_tokens(self, text: str) -> int:
-        """Count the tokens of a prompt with this text: as the server's `/tokenize` does, plus its template's own.
+        """Count the tokens of a prompt with this text, the server's template included.
+
+        This appliance and vLLM count a conversation; llama-server counts bare text, to which the template's own
+        tokens are added.
 
         Raises:
             InvalidRequestError: nothing here counts tokens.
         """
         if self._count is not None:
             return await self._count(text)
+        counted = await self._count_conversation(text)
+        if counted is not None:
+            return counted
         tokens = await self._tokenize(text)
         if self._overhead is None:
             self._overhead = await self._template_tokens()
@@ -205,18 +211,31 @@ class HttpTarget:
             **self._extra,
         }
 
-    async def _tokenize(self, text: str) -> int:
-        roots = dict.fromkeys([self.base.removesuffix("/v1"), self.base])
-        for root in roots:
+    async def _count_conversation(self, text: str) -> int | None:
+        """The server's count of a whole prompt; None where it has none."""
+        message = {"role": "user", "content": text}
+        reply = await self._ask_tokenize({"model": self.model, "messages": [message]})
+        return _whole(reply.get("count"))
+
+    async def _ask_tokenize(self, body: Mapping[str, object]) -> Mapping[str, object]:
+        """The server's answer to `/tokenize`; nothing where it has no such path or wants another body."""
+        for root in dict.fromkeys([self.base.removesuffix("/v1"), self.base]):
             try:
-                reply = await self._client.post(f"{root}/tokenize", json={"content": text})
+                reply = await self._client.post(f"{root}/tokenize", json=body)
             except httpx.HTTPError as exc:
                 raise ProviderUnavailableError(
                     f"{root}/tokenize: {type(exc).__name__} {exc}".strip()
                 ) from exc
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                if reply.status_code == httpx.codes.OK:
-                    return len(reply.json()["tokens"])
+            with contextlib.suppress(ValueError):
+                value = reply.json() if reply.status_code == httpx.codes.OK else None
+                if isinstance(value, dict):
+                    return value
+        return {}
+
+    async def _tokenize(self, text: str) -> int:
+        tokens = (await self._ask_tokenize({"content": text})).get("tokens")
+        if isinstance(tokens, list):
+            return len(tokens)
         raise InvalidRequestError(
             f"{self.base} has no /tokenize, so the lengths of prompts cannot be met exactly",
             hint="name a model on this machine with the same vocabulary: --tokenizer MODEL",

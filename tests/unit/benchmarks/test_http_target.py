@@ -48,6 +48,7 @@ class KnownServer(httpx.AsyncBaseTransport):
         self._status = status
         self._has_tokenize = has_tokenize
         self.bodies: list[dict[str, object]] = []
+        self.counts_conversations = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(await request.aread())
@@ -61,6 +62,8 @@ class KnownServer(httpx.AsyncBaseTransport):
     def _tokenize(self, body: dict[str, str]) -> httpx.Response:
         if not self._has_tokenize:
             return httpx.Response(404)
+        if "messages" in body:
+            return httpx.Response(200, json={"count": 42} if self.counts_conversations else {"tokens": []})
         return httpx.Response(200, json={"tokens": list(range(len(body["content"].split())))})
 
 
@@ -118,6 +121,15 @@ async def test_a_prompt_is_counted_with_what_the_template_adds(virtual_clock: Vi
         counted = await target.count_tokens("one two three")
 
     assert counted == 3 + (9 - 1)  # the server says 9 tokens for a prompt of one word
+
+
+async def test_a_server_that_counts_conversations_is_believed(virtual_clock: VirtualClock) -> None:
+    server = KnownServer(virtual_clock)
+    server.counts_conversations = True
+    async with _target(server, virtual_clock) as target:
+        counted = await target.count_tokens("one two three")
+
+    assert (counted, server.bodies) == (42, [])
 
 
 async def test_a_server_that_cannot_count_is_refused_with_a_way_out(virtual_clock: VirtualClock) -> None:
