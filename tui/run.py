@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from tui.in_process.session import InProcessSession
 
 
-def open_ui(settings: Settings) -> int:
+def open_ui(settings: Settings, *, connect: str = "") -> int:
     """Run the interface until the user leaves; return the exit code."""
-    app = ApplianceUI(LateSession(settings), copy_folder=settings.state_dir, keys=settings.keys)
+    app = ApplianceUI(
+        LateSession(settings, connect=connect), copy_folder=settings.state_dir, keys=settings.keys
+    )
     try:
         app.run()
     except BaseException:
@@ -33,8 +35,9 @@ def open_ui(settings: Settings) -> int:
 class LateSession:
     """The in-process session, imported and built when it is opened."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, connect: str = "") -> None:
         self._settings = settings
+        self._connect = connect
         self._model = settings.model
         self._real: InProcessSession | None = None
 
@@ -106,6 +109,10 @@ class LateSession:
             return InProcessSession(self._settings)
 
         real = await asyncio.to_thread(build)
+        if self._connect:
+            from tui.connected.session import connected_session
+
+            real = await connected_session(self._settings, self._connect)
         await real.open()
         self._real = real
 

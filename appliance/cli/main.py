@@ -129,18 +129,24 @@ def _parse_setting_flags(
 @click.option("--set", "flags", multiple=True, metavar="NAME=VALUE", callback=_parse_setting_flags,
               help="Set any setting for this run; `appliance config` lists them.")  # fmt: skip
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="Read this TOML file.")
+@click.option("--connect", metavar="URL", default="",
+              help="Use a running `appliance serve`; APPLIANCE_TOKEN holds its token.")  # fmt: skip
 @click.option("--debug", "is_debug", is_flag=True, help="Show the traceback of a failure.")
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def appliance_command(
-    ctx: click.Context, *, flags: dict[str, str], config_file: Path | None, is_debug: bool
+    ctx: click.Context, *, flags: dict[str, str], config_file: Path | None, connect: str, is_debug: bool
 ) -> object:
     """Open-weight models on your own machine, and answers you can check."""
     ctx.obj = Invocation(flags=flags, config_file=config_file, is_debug=is_debug)
-    return _open_default_screen(ctx) if ctx.invoked_subcommand is None else EXIT_OK
+    if ctx.invoked_subcommand is None:
+        return _open_default_screen(ctx, connect)
+    if connect:
+        raise click.UsageError("--connect goes with the terminal interface, without a command")
+    return EXIT_OK
 
 
-def _open_default_screen(ctx: click.Context) -> object:
+def _open_default_screen(ctx: click.Context, connect: str) -> object:
     if sys.stdin.isatty() and sys.stdout.isatty():
         if os.environ.get("TERM", "dumb") == "dumb" or not sys.stderr.isatty():
             from appliance.cli.chat import chat_command
@@ -148,7 +154,7 @@ def _open_default_screen(ctx: click.Context) -> object:
             return ctx.invoke(chat_command)
         invocation = ctx.obj
         assert isinstance(invocation, Invocation)
-        return _open_interface(invocation.settings())
+        return _open_interface(invocation.settings(), connect)
     click.echo("In a terminal this opens a chat with the model; standard input or output is not one here.")
     click.echo('To ask once:           appliance ask "why is the sky blue?"')
     click.echo('With a text piped in:  cat report.txt | appliance ask "summarise this"')
@@ -156,7 +162,7 @@ def _open_default_screen(ctx: click.Context) -> object:
     return EXIT_OK
 
 
-def _open_interface(settings: Settings) -> int:
+def _open_interface(settings: Settings, connect: str) -> int:
     from tui.first_paint import paint_frame, restore_terminal
 
     # Painted before the rest is imported, which takes most of a second.
@@ -166,7 +172,7 @@ def _open_interface(settings: Settings) -> int:
     except BaseException:
         restore_terminal()
         raise
-    return open_ui(settings)
+    return open_ui(settings, connect=connect)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from appliance.app import Appliance, build_appliance, open_facts
 from appliance.config import Settings
@@ -16,7 +17,9 @@ from appliance.core.requests import SamplingParams
 from appliance.gateway import Gateway
 from appliance.memory.chat_prompt import AnswerChoice, no_facts
 from appliance.memory.conversations import Conversations
+from appliance.memory.document_prompt import DocumentScope
 from appliance.memory.fact_recall import FactRecall
+from appliance.memory.prompt import PreparePrompt
 from appliance.memory.schema import CONVERSATIONS, FACTS
 from appliance.memory.short_term import policy_named
 from appliance.storage.database import STORE_FILE, Database
@@ -28,6 +31,7 @@ from tui.in_process.log import LogOfMachine
 from tui.in_process.memory import MemoryOfUser
 from tui.in_process.models import CatalogueOfModels
 from tui.rows import SettingRow
+from tui.session import ExtractPort, LibraryPort
 
 _KEPT_HISTORY = 1000
 _WHOLE_NUMBERS = ("top_k", "penalty_last_tokens", "seed", "max_tokens", "reasoning_budget")
@@ -35,11 +39,29 @@ _NUMBERS = ("temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty
 SETTABLE = (*_NUMBERS, *_WHOLE_NUMBERS)
 
 
+class ChatLibrary(LibraryPort, Protocol):
+    """A library that chats can put questions to."""
+
+    def prompt(self, scope: DocumentScope) -> PreparePrompt: ...
+
+    def scope_of(self, question: str) -> DocumentScope: ...
+
+    def close(self) -> None: ...
+
+
 class InProcessSession:
     """Builds the appliance when opened; closes models, parsers and the database at the end."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        library: Callable[[Callable[[], str]], ChatLibrary] | None = None,
+        extraction: Callable[[Callable[[], str]], ExtractPort] | None = None,
+        on_close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._settings = settings
+        self._on_close = on_close
         self._choice = AnswerChoice(
             model=settings.model,
             sampling=settings.default_sampling(),
@@ -50,10 +72,15 @@ class InProcessSession:
         self._chats: StoredChats | None = None
         self._models: CatalogueOfModels | None = None
         self._memory: MemoryOfUser | None = None
-        self._library = LibraryOfDocuments(settings, self._gateway, self._choice)
-        self._bench = BenchOfMachine(settings, lambda: self._choice.model)
+        own = LibraryOfDocuments(settings, self._gateway, self._choice)
+        self._library: ChatLibrary = library(self._answering) if library else own
+        self._bench = BenchOfMachine(settings, self._answering)
         self._log = LogOfMachine(settings.state_dir)
-        self._extraction = ExtractionOfDocuments(self._library, self._gateway, self._choice)
+        self._extraction: ExtractPort = (
+            extraction(self._answering)
+            if extraction
+            else ExtractionOfDocuments(own, self._gateway, self._choice)
+        )
 
     @property
     def chats(self) -> StoredChats:
@@ -68,7 +95,7 @@ class InProcessSession:
         return self._models
 
     @property
-    def library(self) -> LibraryOfDocuments:
+    def library(self) -> ChatLibrary:
         """The documents."""
         return self._library
 
@@ -79,7 +106,7 @@ class InProcessSession:
         return self._memory
 
     @property
-    def extraction(self) -> ExtractionOfDocuments:
+    def extraction(self) -> ExtractPort:
         """Rows out of documents."""
         return self._extraction
 
@@ -145,6 +172,8 @@ class InProcessSession:
         await asyncio.to_thread(self._library.close)
         if self._database is not None:
             await asyncio.to_thread(self._database.close)
+        if self._on_close is not None:
+            await self._on_close()
 
     async def check_model(self, name: str) -> None:
         """Raise ModelNotFoundError for a name nobody knows."""
@@ -198,6 +227,9 @@ class InProcessSession:
             path.chmod(0o600)
         except OSError:
             return
+
+    def _answering(self) -> str:
+        return self._choice.model
 
     def _gateway(self) -> Gateway:
         assert self._appliance is not None
