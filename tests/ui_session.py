@@ -171,7 +171,9 @@ class TestSession:
         facts: FactMode = "off",
         bench: FixedBench | None = None,
         log: FixedLog | None = None,
+        leaves_for: str = "",
     ) -> None:
+        self._leaves_for = leaves_for
         self._folder = folder
         self._scripted = model or ScriptedModel(name=MODEL)
         self._clock = clock or VirtualClock()
@@ -212,6 +214,10 @@ class TestSession:
     @property
     def is_offline(self) -> bool:
         return True
+
+    @property
+    def data_goes_to(self) -> str:
+        return self._leaves_for
 
     def set_sampling(self, name: str, text: str) -> str:
         return f"{name} {text}"

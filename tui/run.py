@@ -95,6 +95,11 @@ class LateSession:
         """Whether every connection to another machine is forbidden."""
         return self._settings.offline
 
+    @property
+    def data_goes_to(self) -> str:
+        """The hosts that are sent what is asked, this machine left out."""
+        return self._opened.data_goes_to
+
     def set_sampling(self, name: str, text: str) -> str:
         """Change one sampling value."""
         return self._opened.set_sampling(name, text)

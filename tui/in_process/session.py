@@ -139,6 +139,15 @@ class InProcessSession:
         """Whether every connection to another machine is forbidden."""
         return self._settings.offline
 
+    @property
+    def data_goes_to(self) -> str:
+        """The hosts that are sent what is asked, this machine left out."""
+        route = self._settings.routes.get(self._choice.model)
+        models = [one.model for one in route.candidates] if route else [self._choice.model]
+        servers = [self._settings.providers.get(model.partition("/")[0]) for model in models]
+        hosts = [one.address.host for one in servers if one is not None and not one.address.is_here]
+        return ", ".join(dict.fromkeys(hosts))
+
     def set_sampling(self, name: str, text: str) -> str:
         """Change one sampling value; `none` clears it. Returns the value as it is now."""
         if name not in SETTABLE:

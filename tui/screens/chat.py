@@ -157,8 +157,14 @@ class ChatScreen(Frame):
                 (self.model_name, "$text-primary"),
                 (f" {state}" if state else "", "$text-muted"),
                 ("  offline" if self.is_open and self.session.is_offline else "", "$text-warning"),
+                (self._leaving(), "$text-warning"),
             ]
         )
+
+    def _leaving(self) -> str:
+        """Say that what is asked leaves this machine, and for where."""
+        host = self.session.data_goes_to if self.is_open else ""
+        return f"  leaves this machine for {host}" if host else ""
 
     async def open_chat(self, chat_id: str) -> None:
         """Show a chat at its end."""

@@ -38,6 +38,14 @@ def chat_of(app: ApplianceUI) -> ChatScreen:
     return screen
 
 
+async def test_a_model_that_runs_elsewhere_is_said_to_beside_its_name(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path, leaves_for="gpu.example"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(app, pilot)
+
+        assert "leaves this machine for gpu.example" in screen_text(app)
+
+
 async def test_a_model_is_loaded_and_unloaded_from_the_catalogue(tmp_path: Path) -> None:
     models = FixedModels(some_models())
     app = ApplianceUI(TestSession(tmp_path, models=models))
