@@ -38,7 +38,7 @@ async def answer_on_screen(
                 answer.add(event)
                 screen.show(event)
     except asyncio.CancelledError:
-        _swallow_cancellation()
+        swallow_cancellation()
         failure = CancelledRequestError("the answer was interrupted").to_failure()
         partial = GenerateFailure(failure=failure, partial=answer.partial(), timings=stopwatch.timings())
         return ShownAnswer(result=partial, is_interrupted=True)
@@ -65,7 +65,8 @@ class Stopwatch:
         return Timings(ttft_s=ttft_s, total_s=perf_counter() - self._started_s)
 
 
-def _swallow_cancellation() -> None:
+def swallow_cancellation() -> None:
+    """Take a cancellation of this task as done: the interrupt has its result."""
     task = asyncio.current_task()
     if task is not None:
         task.uncancel()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from appliance.cli.answering import answer_on_screen
+from appliance.cli.answering import ShownAnswer, answer_on_screen
 from appliance.cli.chat_commands import run_command
 from appliance.cli.chat_input import keep_history, read_message, read_piped_line, read_terminal_line
 from appliance.cli.chat_session import ChatSession
@@ -24,19 +25,26 @@ from appliance.core.terminal_text import clean_for_terminal
 
 if TYPE_CHECKING:
     from appliance.app import Appliance
+    from appliance.cli.stored_chat import StoredChat
     from appliance.config import Settings
 
 
 @click.command("chat")
 @generation_options
+@click.option("--no-store", "is_private", is_flag=True, help="Keep this conversation in memory only.")
 @click.pass_obj
-def chat_command(invocation: Invocation, **flags: Unpack[GenerationFlags]) -> int:
+def chat_command(
+    invocation: Invocation, *, is_private: bool = False, **flags: Unpack[GenerationFlags]
+) -> int:
     """Talk with a model, line by line.
 
     Each line is a message; the answer streams to standard output. /help lists the commands. A line
     that ends with \\ goes on in the next, and a text between two \"\"\" may have many lines. Ctrl+C stops
     an answer and keeps what was written, Ctrl+D leaves. When lines are piped in, the exit code is 1 if
     any failed.
+
+    The conversation is kept on disk (`appliance chats` lists it) unless --no-store is given. When it no
+    longer fits the context window, older turns are folded as the setting `memory` says, and a note tells it.
     """
     settings = invocation.settings(setting_flags(flags))
     session = ChatSession(
@@ -47,7 +55,9 @@ def chat_command(invocation: Invocation, **flags: Unpack[GenerationFlags]) -> in
     with LoopThread() as loop:
         appliance = loop.run(_build(settings))
         try:
-            return _Chat(appliance, loop, session, flags).talk()
+            with ExitStack() as closing:
+                stored = None if is_private else _stored(appliance, closing)
+                return _Chat(appliance, loop, session, flags, stored).talk()
         finally:
             loop.run(appliance.close())
 
@@ -58,15 +68,40 @@ async def _build(settings: Settings) -> Appliance:
     return build_appliance(settings)
 
 
+def _stored(appliance: Appliance, closing: ExitStack) -> StoredChat:
+    from appliance.app import open_facts
+    from appliance.cli.stored_chat import StoredChat
+    from appliance.memory.chat_prompt import no_facts
+    from appliance.memory.conversations import Conversations
+    from appliance.memory.fact_recall import FactRecall
+    from appliance.memory.schema import CONVERSATIONS, FACTS
+    from appliance.memory.short_term import policy_named
+    from appliance.storage.database import STORE_FILE, Database
+
+    settings = appliance.settings
+    database = Database(settings.data_dir / STORE_FILE, [CONVERSATIONS, FACTS])
+    closing.callback(database.close)
+    recall = no_facts if settings.facts == "off" else FactRecall(open_facts(settings, database))
+    return StoredChat(
+        Conversations(database), appliance.gateway, memory=policy_named(settings.memory), recall=recall
+    )
+
+
 class _Chat:
     """The loop of reading a message and showing its answer."""
 
     def __init__(
-        self, appliance: Appliance, loop: LoopThread, session: ChatSession, flags: GenerationFlags
+        self,
+        appliance: Appliance,
+        loop: LoopThread,
+        session: ChatSession,
+        flags: GenerationFlags,
+        stored: StoredChat | None,
     ) -> None:
         self._appliance = appliance
         self._loop = loop
         self._session = session
+        self._stored = stored
         self._shows_stats = flags["shows_stats"]
         self._screen = AnswerScreen(shows_reasoning=flags["shows_reasoning"], ends_line=True)
         self._is_terminal = sys.stdin.isatty()
@@ -115,7 +150,7 @@ class _Chat:
             if not stripped:
                 return
             if stripped == "/retry":
-                self._answer(self._session.take_back())
+                self._answer(self._session.take_back(), is_again=True)
             elif stripped.startswith("/") and not stripped.startswith("//"):
                 self._show(run_command(self._session, stripped, self._check_model))
             else:
@@ -125,9 +160,8 @@ class _Chat:
         except KeyboardInterrupt:
             self._show("interrupted")
 
-    def _answer(self, question: str) -> None:
-        request = self._session.request(question)
-        shown = self._loop.run(answer_on_screen(self._appliance.gateway, request, self._screen))
+    def _answer(self, question: str, *, is_again: bool = False) -> None:
+        shown = self._loop.run(self._asked(question, is_again=is_again))
         self._session.take(shown)
         result = shown.result
         if shown.is_interrupted:
@@ -138,6 +172,15 @@ class _Chat:
             self._screen.note(f"note: the answer was cut after {result.usage.output_tokens} tokens")
         if self._shows_stats:
             self._screen.note(stats_line(shown))
+
+    async def _asked(self, question: str, *, is_again: bool) -> ShownAnswer:
+        if self._stored is None:
+            request = self._session.request(question)
+            return await answer_on_screen(self._appliance.gateway, request, self._screen)
+        self._session.asks(question)
+        if is_again:
+            return await self._stored.answer_again(self._session, self._screen)
+        return await self._stored.answer(self._session, question, self._screen)
 
     def _check_model(self, name: str) -> None:
         self._loop.run(self._appliance.gateway.capabilities(name))

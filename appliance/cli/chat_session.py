@@ -35,9 +35,18 @@ class ChatSession:
         system: list[Message] = [SystemMessage(text=self.system)] if self.system else []
         return (*system, *self._turns)
 
+    @property
+    def has_turns(self) -> bool:
+        """Whether anything was said."""
+        return bool(self._turns)
+
+    def asks(self, question: str) -> None:
+        """Note the question that is asked now."""
+        self._last_question = question
+
     def request(self, question: str) -> GenerateRequest:
         """Make the request that asks a question after everything said so far."""
-        self._last_question = question
+        self.asks(question)
         return GenerateRequest(
             conversation=Conversation((*self.messages, UserMessage(text=question))),
             model=self.model,

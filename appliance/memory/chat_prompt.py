@@ -95,7 +95,7 @@ class ChatPrompt:
         )
         view = await folding.fold(on_folding)
         summary = folding.summary if view.summary else None
-        request = room.request_of((*room.system, *view.messages))
+        request = room.request_of((*room.system, *_alternating(view.messages)))
         built = await ContextBuilder(self._counter, budget).build(
             request, facts=facts, summary=summary.text if summary else ""
         )
@@ -220,6 +220,18 @@ class _Folding:
         text = await self.summariser.summarise(self.task, before, view.to_summarise)
         covered = [turn for each in view.folded for turn in each.exchange.turns]
         return await asyncio.to_thread(self.summaries.add, covered, text, made_by=self.task.model)
+
+
+def _alternating(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Join questions that were never answered to the one after them: many templates refuse two in a row."""
+    joined: list[Message] = []
+    for message in messages:
+        last = joined[-1] if joined else None
+        if isinstance(message, UserMessage) and isinstance(last, UserMessage):
+            joined[-1] = UserMessage(text=f"{last.text}\n\n{message.text}")
+        else:
+            joined.append(message)
+    return tuple(joined)
 
 
 def _marker(view: MemoryView, folding: _Folding, built: BuiltContext) -> str:

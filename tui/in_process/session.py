@@ -177,7 +177,7 @@ class InProcessSession:
     async def close(self) -> None:
         """Unload models, end parsers and close the store."""
         if self._appliance is not None:
-            await self._appliance.__aexit__(None, None, None)
+            await self._appliance.close()
         await asyncio.to_thread(self._library.close)
         if self._database is not None:
             await asyncio.to_thread(self._database.close)

@@ -1,5 +1,6 @@
 """`appliance chat` with lines piped in."""
 
+import json
 from pathlib import Path
 
 from tests.conftest import RunCli
@@ -76,3 +77,31 @@ def test_an_unknown_model_ends_the_chat_before_it_begins(run_cli: RunCli) -> Non
 
     assert (shown.returncode, shown.stdout) == (1, "")
     assert "nobody" in shown.stderr
+
+
+def test_a_conversation_is_kept_on_disk_unless_it_is_private(run_cli: RunCli) -> None:
+    run_cli(*ECHO, stdin="kept words\n/retry\n")
+    run_cli(*ECHO, "--no-store", stdin="private words\n")
+
+    (chat,) = json.loads(run_cli("chats", "list", "--json").stdout)
+    assert chat["title"] == "kept words"
+    turns = json.loads(run_cli("chats", "show", chat["id"][:8], "--branches", "--json").stdout)["turns"]
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "assistant"]
+
+
+def test_a_conversation_longer_than_the_window_goes_on_and_says_what_was_folded(
+    run_cli: RunCli, script_file: Path
+) -> None:
+    script_file.write_text(
+        '[[model]]\nname = "scripted:short"\ncontext_window = 120\n[[model.turn]]\nsteps = [{say = "noted"}]\n'
+    )
+    question = "a question with quite a few words in it to fill the window sooner than later"
+
+    shown = run_cli("chat", "-m", "scripted:short", "--max-tokens", "8", stdin=f"{question}\n" * 8)
+    full = run_cli(
+        "--set", "memory=full", "chat", "-m", "scripted:short", "--max-tokens", "8", stdin=f"{question}\n" * 8
+    )
+
+    assert (shown.returncode, shown.stdout) == (0, "noted\n" * 8)
+    assert "stand in the prompt as a summary" in shown.stderr
+    assert (full.returncode, "the context window holds" in full.stderr) == (1, True)

@@ -9,13 +9,15 @@ import pytest
 
 from appliance.core.clock import VirtualClock
 from appliance.core.errors import ContextOverflowError, Failure
+from appliance.core.events import TextDelta
 from appliance.core.requests import SamplingParams
 from appliance.gateway import Gateway
 from appliance.memory.chat_prompt import AnswerChoice, ChatPrompt, no_facts
 from appliance.memory.conversations import Conversations
+from appliance.memory.journal import AnswerEnd
 from appliance.memory.prompt import PreparedPrompt
 from appliance.memory.short_term import FullMemory, HybridMemory, MemoryPolicy, SlidingWindow, SummaryMemory
-from appliance.memory.turns import Chat, Turn
+from appliance.memory.turns import Chat, SentRequest, Turn
 from appliance.providers.script import Fail, Say, ScriptedModel, Step
 from appliance.providers.scripted import ScriptedProvider
 
@@ -28,13 +30,25 @@ def branch_of(conversations: Conversations, chat: Chat) -> list[Turn]:
 
 @pytest.fixture
 def chat(conversations: Conversations) -> Chat:
-    """Six questions of twenty words."""
+    """Six questions of twenty words, the first five of them answered."""
     created = conversations.chats.create(system_text="be brief")
     parent_id = None
     for number in range(6):
         text = f"question {number} " + "word " * 17 + "end"
         parent_id = conversations.turns.add_user_turn(created.id, text, parent_id=parent_id).id
+        if number < 5:
+            parent_id = answered(conversations, created, parent_id)
     return conversations.chats.get(created.id)
+
+
+def answered(conversations: Conversations, chat: Chat, parent_id: str) -> str:
+    """Store an answer of one word and return its id."""
+    sent = SentRequest(model="m", messages=(), sampling=SamplingParams())
+    turn = conversations.turns.begin_answer(chat.id, sent, parent_id=parent_id)
+    journal = conversations.turns.journal(turn.id, VirtualClock())
+    journal.append(TextDelta(text="yes"))
+    journal.finish(AnswerEnd(state="done"))
+    return turn.id
 
 
 class Prepared:
@@ -73,7 +87,8 @@ async def test_what_fits_is_sent_whole_with_the_instructions_first(
 ) -> None:
     prepared = await prepare(conversations, chat, 400)
 
-    assert [text.split()[1] for text in prepared.texts] == ["brief", "0", "1", "2", "3", "4", "5"]
+    asked = [text.split()[1] for text in prepared.texts if text != "yes"]
+    assert asked == ["brief", "0", "1", "2", "3", "4", "5"]
     assert (prepared.prompt.marker, prepared.prompt.new_summary, prepared.foldings) == ("", None, [])
 
 
@@ -86,10 +101,11 @@ async def test_what_does_not_fit_is_summarised_once_and_said_once(
     assert first.prompt.new_summary is not None
     folded = first.memory["folded_turns"]
     assert first.foldings == [folded]
+    assert folded % 2 == 0
     assert first.prompt.marker.startswith(f"{folded} earlier turns (")
     assert first.prompt.marker.endswith("stand in the prompt as a summary")
     assert SUMMARY in first.texts[1]
-    assert f"question {folded}" in first.texts[1]
+    assert f"question {folded // 2}" in first.texts[1]
     assert (again.prompt.new_summary, again.prompt.marker, again.foldings) == (None, "", [])
     assert again.texts == first.texts
     assert again.memory["summarised_turns"] == folded
@@ -101,7 +117,7 @@ async def test_the_newest_turns_stay_word_for_word_and_the_rest_is_in_the_summar
     prepared = await prepare(conversations, chat, 140)
 
     kept = [text for text in prepared.texts if "question" in text]
-    assert len(kept) + prepared.memory["folded_turns"] == 6
+    assert len(kept) + prepared.memory["folded_turns"] // 2 == 6
     assert kept[-1] == branch_of(conversations, chat)[-1].text
 
 
@@ -110,7 +126,7 @@ async def test_summary_memory_keeps_only_the_last_question_beside_the_summary(
 ) -> None:
     prepared = await prepare(conversations, chat, 140, SummaryMemory())
 
-    assert prepared.memory["folded_turns"] == 5
+    assert prepared.memory["folded_turns"] == 10
     assert [SUMMARY in text for text in prepared.texts] == [False, True]
     assert prepared.texts[1].endswith(branch_of(conversations, chat)[-1].text)
 
@@ -181,3 +197,15 @@ async def test_facts_that_take_too_much_are_cut_with_a_receipt_and_fold_no_turn(
     outcomes = {entry["outcome"] for entry in sections["memory"]["entries"]}
     assert outcomes == {"kept", "cut"}
     assert prepared.memory["folded_turns"] == 0
+
+
+async def test_a_question_that_was_never_answered_is_joined_to_the_next(
+    conversations: Conversations,
+) -> None:
+    created = conversations.chats.create()
+    first = conversations.turns.add_user_turn(created.id, "one", parent_id=None)
+    conversations.turns.add_user_turn(created.id, "two", parent_id=first.id)
+
+    prepared = await prepare(conversations, created, 400)
+
+    assert prepared.texts == ["one\n\ntwo"]

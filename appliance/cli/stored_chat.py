@@ -1,0 +1,99 @@
+"""The conversation of `appliance chat` on disk: each word is stored before it is shown, and a long chat folds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from appliance.cli.answering import ShownAnswer, Stopwatch, swallow_cancellation
+from appliance.cli.chat_session import ChatSession as Talk
+from appliance.cli.screen import AnswerScreen
+from appliance.core.answer import AnswerInProgress
+from appliance.core.errors import CancelledRequestError
+from appliance.core.results import GenerateFailure
+from appliance.gateway import Gateway
+from appliance.memory.chat_prompt import AnswerChoice, ChatPrompt, RecallFacts
+from appliance.memory.conversations import Conversations
+from appliance.memory.events import ChatEvent
+from appliance.memory.session import ChatSession
+from appliance.memory.short_term import MemoryPolicy
+from appliance.memory.turns import Chat
+
+
+class StoredChat:
+    """Asks in a chat of the store, which begins with the first question."""
+
+    def __init__(
+        self, conversations: Conversations, gateway: Gateway, *, memory: MemoryPolicy, recall: RecallFacts
+    ) -> None:
+        self._conversations = conversations
+        self._choice: AnswerChoice | None = None
+        self._memory = memory
+        self._recall = recall
+        self._gateway = gateway
+        self._session: ChatSession | None = None
+        self._chat: Chat | None = None
+        self._asked_id = ""
+
+    async def answer(self, talk: Talk, question: str, screen: AnswerScreen) -> ShownAnswer:
+        """Ask and show. Cancelling this task is the interrupt: it returns what was written.
+
+        Raises:
+            ApplianceError: no answer could begin; the question is stored.
+        """
+        session = self._prepared(talk)
+        chat = await self._chat_of(talk)
+        return await self._shown(session.ask(chat.id, question), screen)
+
+    async def answer_again(self, talk: Talk, screen: AnswerScreen) -> ShownAnswer:
+        """Answer the last question again, on a branch beside the old answer."""
+        return await self._shown(self._prepared(talk).regenerate(self._asked_id), screen)
+
+    def _prepared(self, talk: Talk) -> ChatSession:
+        if self._choice is None or self._session is None:
+            self._choice = AnswerChoice(model=talk.model, sampling=talk.sampling, memory=self._memory)
+            prompt = ChatPrompt(self._gateway, self._conversations, self._choice, recall=self._recall)
+            self._session = ChatSession(self._conversations, self._gateway.stream, prompt)
+        self._choice.model, self._choice.sampling = talk.model, talk.sampling
+        return self._session
+
+    async def _chat_of(self, talk: Talk) -> Chat:
+        chats = self._conversations.chats
+        if self._chat is None or not talk.has_turns:
+            self._chat = await asyncio.to_thread(chats.create, system_text=talk.system)
+        elif self._chat.system_text != talk.system:
+            self._chat = await asyncio.to_thread(chats.set_system_text, self._chat.id, talk.system)
+        return self._chat
+
+    async def _shown(self, events: AsyncGenerator[ChatEvent, None], screen: AnswerScreen) -> ShownAnswer:
+        answer, stopwatch = AnswerInProgress(), Stopwatch()
+        try:
+            async with aclosing(events) as arriving:
+                async for event in arriving:
+                    self._show(event, answer, stopwatch, screen)
+        except asyncio.CancelledError:
+            swallow_cancellation()
+            failure = CancelledRequestError("the answer was interrupted").to_failure()
+            partial = GenerateFailure(failure=failure, partial=answer.partial(), timings=stopwatch.timings())
+            return ShownAnswer(result=partial, is_interrupted=True)
+        finally:
+            screen.finish()
+        return ShownAnswer(result=answer.result())
+
+    def _show(
+        self, event: ChatEvent, answer: AnswerInProgress, stopwatch: Stopwatch, screen: AnswerScreen
+    ) -> None:
+        match event.kind:
+            case "turn_saved":
+                self._asked_id = event.turn.id
+            case "history_folding":
+                screen.progress(f"folding {event.turns} earlier turns into a summary …")
+            case "history_folded":
+                screen.note(f"note: {event.text}")
+            case "answer_begun" | "answer_saved":
+                pass
+            case _:
+                stopwatch.note(event)
+                answer.add(event)
+                screen.show(event)
