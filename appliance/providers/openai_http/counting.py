@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appliance.core.errors import ApplianceError
+from appliance.core.errors import ApplianceError, ContextOverflowError
 from appliance.core.requests import GenerateRequest
 from appliance.providers.openai_http.body import wire_messages, wire_tools
 from appliance.providers.openai_http.connection import Connection
@@ -11,6 +11,7 @@ from appliance.providers.openai_http.served import ServedModel
 
 _TOKENS_PER_MESSAGE = 8
 _BYTES_PER_TOKEN = 3
+_USUAL_BYTES_PER_TOKEN = 4
 _COUNTING_S = 30.0
 
 
@@ -53,6 +54,25 @@ def estimate_prompt(request: GenerateRequest) -> int:
         str(tool) for tool in wire_tools(request.tools)
     ]
     return sum(estimate_text(text) + _TOKENS_PER_MESSAGE for text in texts)
+
+
+def check_fits(request: GenerateRequest, model: ServedModel, server: str) -> None:
+    """Refuse a prompt that a server would cut in silence, as far as that can be told without its tokenizer.
+
+    Raises:
+        ContextOverflowError: it is longer than the window by the usual length of a token.
+    """
+    if not model.dialect.cuts_prompts or not model.context_window:
+        return
+    size_bytes = sum(len(str(message).encode()) for message in wire_messages(request))
+    tokens = size_bytes // _USUAL_BYTES_PER_TOKEN
+    if tokens > model.context_window:
+        error = ContextOverflowError(prompt_tokens=tokens, context_window=model.context_window)
+        error.message = (
+            f"the prompt has about {tokens} tokens, the context window holds {model.context_window}; {server} "
+            "would leave out the rest and not say so"
+        )
+        raise error
 
 
 def estimate_text(text: str) -> int:

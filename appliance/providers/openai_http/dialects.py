@@ -15,6 +15,7 @@ class Dialect:
 
     `reports_progress`: prefill progress can be asked for. `isolates_owners`: it takes a salt that keeps the
     prefix cache of one owner from another. `can_skip_cache`: the prefix cache can be left out of a request.
+    `cuts_prompts`: it drops what does not fit into its window and says nothing.
     """
 
     name: DialectName
@@ -23,6 +24,7 @@ class Dialect:
     reports_progress: bool = False
     isolates_owners: bool = False
     can_skip_cache: bool = False
+    cuts_prompts: bool = False
 
 
 LLAMA_SERVER = Dialect(
@@ -41,8 +43,10 @@ VLLM = Dialect(
     fields={"top_k": "top_k", "min_p": "min_p", "repeat_penalty": "repetition_penalty"},
     isolates_owners=True,
 )
-OLLAMA = Dialect(name="ollama", takes_logit_bias=False)
-LM_STUDIO = Dialect(name="lm_studio", fields={"top_k": "top_k", "repeat_penalty": "repeat_penalty"})
+OLLAMA = Dialect(name="ollama", takes_logit_bias=False, cuts_prompts=True)
+LM_STUDIO = Dialect(
+    name="lm_studio", fields={"top_k": "top_k", "repeat_penalty": "repeat_penalty"}, cuts_prompts=True
+)
 APPLIANCE = Dialect(
     name="appliance",
     fields={

@@ -15,25 +15,24 @@ from appliance.core.events import (
     Completed,
     Failed,
     ModelIdentity,
-    PrefillProgress,
-    ReasoningDelta,
     StreamEvent,
-    TextDelta,
-    ToolCallDelta,
 )
 from appliance.core.needs import check_needs
 from appliance.core.ports import Clock
 from appliance.core.requests import GenerateRequest
-from appliance.core.usage import FinishReason, Timings, Usage
-from appliance.providers.openai_http.body import is_wrapped, request_body
-from appliance.providers.openai_http.chunks import AnswerChunks
+from appliance.core.usage import Usage
+from appliance.providers.openai_http.answer_coming import AnswerComing, events_in
+from appliance.providers.openai_http.body import request_body
 from appliance.providers.openai_http.connection import Connection
-from appliance.providers.openai_http.counting import count_prompt, estimate_prompt, estimate_text
-from appliance.providers.openai_http.event_stream import EventStreamParser, EventTooLongError
+from appliance.providers.openai_http.counting import (
+    check_fits,
+    count_prompt,
+    estimate_prompt,
+    estimate_text,
+)
+from appliance.providers.openai_http.event_stream import EventStreamParser
 from appliance.providers.openai_http.probes import Probes
 from appliance.providers.openai_http.served import CHAT, ServedModel, ServedModels
-
-_DONE = "[DONE]"
 
 
 class OpenAiHttpProvider:
@@ -97,10 +96,11 @@ class OpenAiHttpProvider:
 
     async def stream(self, request: GenerateRequest) -> AsyncGenerator[StreamEvent]:
         """Answer through the server."""
-        answer = _Answer(self._clock, self._connection.label, request)
+        answer = AnswerComing(self._clock, self._connection.label, request)
         try:
             model = await self._find(request.model)
             check_needs(request, self._capabilities_of(model))
+            check_fits(request, model, self._connection.label)
             async with aclosing(self._answered(request, model, answer)) as events:
                 async for event in events:
                     answer.note(event)
@@ -123,7 +123,7 @@ class OpenAiHttpProvider:
         await self._connection.close()
 
     async def _answered(
-        self, request: GenerateRequest, model: ServedModel, answer: _Answer
+        self, request: GenerateRequest, model: ServedModel, answer: AnswerComing
     ) -> AsyncGenerator[StreamEvent]:
         body = request_body(
             request,
@@ -135,17 +135,17 @@ class OpenAiHttpProvider:
         parser = EventStreamParser()
         async with self._connection.stream("/v1/chat/completions", body) as pieces:
             async for piece in self._until_closed(pieces, answer):
-                for event in _events_of(parser, piece, answer):
+                for event in events_in(parser, piece, answer):
                     yield event
                 if answer.is_done:
                     break
-        for event in _events_of(parser, None, answer):
+        for event in events_in(parser, None, answer):
             yield event
         answer.check_whole()
         for event in answer.chunks.rest():
             yield event
 
-    async def _until_closed(self, pieces: AsyncIterator[bytes], answer: _Answer) -> AsyncIterator[bytes]:
+    async def _until_closed(self, pieces: AsyncIterator[bytes], answer: AnswerComing) -> AsyncIterator[bytes]:
         """Yield the pieces until there are no more or the provider is closed."""
         closed = asyncio.ensure_future(self._closed.wait())
         try:
@@ -195,7 +195,7 @@ class OpenAiHttpProvider:
         self._owners.add(owner)
         return self._owners == {owner}
 
-    async def _estimated(self, request: GenerateRequest, model: ServedModel, answer: _Answer) -> Usage:
+    async def _estimated(self, request: GenerateRequest, model: ServedModel, answer: AnswerComing) -> Usage:
         """Return the tokens of an answer whose server does not report them."""
         counted = None if answer.is_cancelled else await count_prompt(self._connection, request, model)
         input_tokens = estimate_prompt(request) if counted is None else counted
@@ -205,86 +205,6 @@ class OpenAiHttpProvider:
             output_tokens=output_tokens,
             estimated_tokens=output_tokens + (input_tokens if counted is None else 0),
         )
-
-
-class _Answer:
-    """One answer as it comes: its chunks, its times, and whether it is whole."""
-
-    def __init__(self, clock: Clock, server: str, request: GenerateRequest) -> None:
-        self.chunks = AnswerChunks(server, is_wrapped=is_wrapped(request.output))
-        self.server = server
-        self.is_done = False
-        self.is_cancelled = False
-        self._clock = clock
-        self._started_s = clock.now_s()
-        self._first_delta_s: float | None = None
-        self._written: list[str] = []
-        self._prompt = Usage()
-
-    @property
-    def written(self) -> str:
-        return "".join(self._written)
-
-    @property
-    def usage_so_far(self) -> Usage:
-        return self.chunks.usage or self._prompt
-
-    @property
-    def finish_reason(self) -> FinishReason:
-        return "cancelled" if self.is_cancelled else self.chunks.finish_reason or "error"
-
-    def note(self, event: StreamEvent) -> None:
-        match event:
-            case TextDelta() | ReasoningDelta():
-                self._note_delta(event.text)
-            case ToolCallDelta():
-                self._note_delta(event.name + event.arguments_delta)
-            case PrefillProgress():
-                self._prompt = Usage(input_tokens=event.total_tokens, cached_tokens=event.cached_tokens)
-
-    def check_whole(self) -> None:
-        """Raise unless the server said why the answer ended."""
-        if self.chunks.finish_reason is None and not self.is_cancelled:
-            raise ProviderUnavailableError(
-                f"{self.server} broke off its answer", hint="see what the server logs", was_cut=True
-            )
-
-    def timings(self) -> Timings:
-        """Return the phases: the server's own where it measures them, else parted by the first delta."""
-        total_s = self._clock.now_s() - self._started_s
-        ttft_s = 0.0 if self._first_delta_s is None else self._first_delta_s - self._started_s
-        measured = self.chunks.timings
-        prefill_s = min(measured.prefill_s, ttft_s) if measured.prefill_s else ttft_s
-        decode_s = measured.decode_s or (total_s - ttft_s if ttft_s else 0.0)
-        return Timings(
-            prefill_s=prefill_s, decode_s=min(decode_s, total_s - prefill_s), ttft_s=ttft_s, total_s=total_s
-        )
-
-    def _note_delta(self, text: str) -> None:
-        self._written.append(text)
-        if self._first_delta_s is None:
-            self._first_delta_s = self._clock.now_s()
-
-
-def _events_of(parser: EventStreamParser, piece: bytes | None, answer: _Answer) -> list[StreamEvent]:
-    """Return the events that the next bytes complete; without bytes, those that the end leaves.
-
-    Raises:
-        ApplianceError: the server reports a failure, or sends what is no stream of chunks.
-    """
-    try:
-        received = parser.finish() if piece is None else parser.feed(piece)
-    except EventTooLongError as exc:
-        raise ProviderUnavailableError(f"{answer.server}: {exc}") from exc
-    events: list[StreamEvent] = []
-    for event in received:
-        if answer.is_done:
-            break
-        if event.data.strip() == _DONE:
-            answer.is_done = True
-        elif event.data.strip():
-            events += answer.chunks.events_of(event.data)
-    return events
 
 
 async def _next_piece(pieces: AsyncIterator[bytes]) -> bytes | None:

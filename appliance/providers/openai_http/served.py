@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ CHAT: frozenset[Capability] = frozenset(("chat",))
 
 _LISTED_FOR_S = 60.0
 _ASIDE_S = 10.0
+_LOADING_S = 120.0
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 
 
@@ -148,15 +150,22 @@ class ServedModels:
         return model
 
     async def _with_ollama_facts(self, model: ServedModel) -> ServedModel:
-        running = list_at(await self._aside("/api/ps"), "models")
-        tags = list_at(await self._aside("/api/tags"), "models")
-        entry = next((entry for entry in running if text_at(entry, "name") == model.name), None)
-        tag = next((entry for entry in tags if text_at(entry, "name") == model.name), None)
+        """The window is that of the running model, so it is loaded first; its file may state another."""
+        entry = await self._entry_of("/api/ps", model.name)
+        if entry is None:
+            with suppress(ApplianceError):
+                await self._connection.post("/api/generate", {"model": model.name}, timeout_s=_LOADING_S)
+            entry = await self._entry_of("/api/ps", model.name)
+        tag = await self._entry_of("/api/tags", model.name)
         return replace(
             model,
             context_window=count_at(entry, "context_length") or 0,
             digest=_digest(text_at(tag, "digest")),
         )
+
+    async def _entry_of(self, path: str, name: str) -> object:
+        entries = list_at(await self._aside(path), "models")
+        return next((entry for entry in entries if text_at(entry, "name") == name), None)
 
     async def _aside(self, path: str) -> object:
         try:

@@ -282,6 +282,42 @@ async def test_two_owners_do_not_share_a_prefix_cache_that_knows_none() -> None:
     assert reuse == [True, True, False, False]
 
 
+class Ollama:
+    """Loads a model when it is asked to, has a small window, and would cut what does not fit."""
+
+    def __init__(self) -> None:
+        self._running: list[dict[str, object]] = []
+
+    async def answer(self, received: Received) -> AsyncIterator[bytes]:
+        match received.path:
+            case "/v1/models":
+                yield listing("tiny", owned_by="library")
+            case "/api/generate":
+                self._running = [{"name": "tiny", "context_length": 256}]
+                yield json_answer({"done": True})
+            case "/api/ps":
+                yield json_answer({"models": self._running})
+            case "/api/tags":
+                yield json_answer({"models": [{"name": "tiny", "digest": "ab" * 32}]})
+            case _:
+                yield b"".join(WHOLE)
+
+
+async def test_a_prompt_that_the_server_would_cut_in_silence_is_refused() -> None:
+    async with serving(Ollama().answer) as (provider, server):
+        offered = await provider.capabilities("box/tiny")
+        short = (await events_of(provider, request("word " * 100)))[-1]
+        long = (await events_of(provider, request("word " * 300)))[-1]
+
+    assert (offered.context_window, offered.digest) == (256, "ab" * 32)
+    assert isinstance(short, Completed)
+    assert isinstance(long, Failed)
+    assert long.failure.kind == "context_overflow"
+    assert long.failure.details["context_window"] == 256
+    assert "would leave out the rest" in long.failure.message
+    assert server.paths().count("/v1/chat/completions") == 1
+
+
 async def probed(answer: Answer, folder: Path) -> frozenset[str]:
     async with running(answer) as server:
         return await probed_at(server, folder)
