@@ -14,6 +14,8 @@ def stats_line(shown: ShownAnswer) -> str:
         cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
         thinking = f" ({usage.reasoning_tokens} thinking)" if usage.reasoning_tokens else ""
         parts += [f"{usage.input_tokens} tokens in{cached}", f"{usage.output_tokens} out{thinking}"]
+        if usage.estimated_tokens:
+            parts.append(f"{usage.estimated_tokens} of them estimated")
     if timings.load_s >= 0.05:
         parts.append(f"loaded in {timings.load_s:.1f} s")
     if timings.ttft_s:
