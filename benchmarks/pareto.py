@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 
 from benchmarks.records import Record
 
@@ -15,7 +15,7 @@ SCORE_TESTS = ("exact match", "JSON validity", "needle retrieval")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One model: tokens a second while it answers, and its mean score."""
+    """One model: its median tokens a second over the parts of the evaluation, and its mean score."""
 
     model: str
     tokens_per_s: float
@@ -38,7 +38,7 @@ def candidates(records: Sequence[Record]) -> list[Candidate]:
         rates = [metric.value for record in mine if (metric := record.metric("rate"))]
         if rates and len(parts) == len(SCORE_TESTS):
             found.append(
-                Candidate(model=model, tokens_per_s=max(rates), score=fmean(parts.values()), parts=parts)
+                Candidate(model=model, tokens_per_s=median(rates), score=fmean(parts.values()), parts=parts)
             )
     return mark_frontier(found)
 
