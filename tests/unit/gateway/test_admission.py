@@ -293,7 +293,7 @@ async def test_a_caller_who_leaves_the_queue_is_passed() -> None:
 
 
 async def test_tokens_of_a_caller_who_leaves_the_queue_are_given_back() -> None:
-    office = Office(overall(concurrency=1, tokens_per_minute=230))
+    office = Office(overall(concurrency=1, tokens_per_minute=205))
     tasks = [asyncio.create_task(office.ask(str(number))) for number in range(2)]
     for _ in range(5):
         await asyncio.sleep(0)
