@@ -126,7 +126,13 @@ class DocumentAsker:
 
     def whole_reader(self) -> WholeReader:
         """Return a reader of every passage, for questions that the best ones cannot answer."""
-        return WholeReader(self._gateway, self._library, self._counter, margin_tokens=self._margin_tokens)
+        return WholeReader(
+            self._gateway,
+            self._library,
+            self._counter,
+            margin_tokens=self._margin_tokens,
+            telemetry=self._telemetry,
+        )
 
     async def _looked(self, asked: DocumentQuestion, span: Span) -> Looked:
         with span.child("retrieve") as step:

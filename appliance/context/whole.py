@@ -35,6 +35,7 @@ from appliance.gateway import Gateway
 from appliance.retrieval.grounding import REFUSAL
 from appliance.retrieval.library import Library
 from appliance.retrieval.records import StoredChunk
+from appliance.telemetry import AttributeValue, Telemetry
 
 WholeMethod = Literal["map_reduce", "refine"]
 OnRead = Callable[[int, int], None]
@@ -91,8 +92,15 @@ class WholeReader:
     """Reads all passages of a question's documents through one gateway."""
 
     def __init__(
-        self, gateway: Gateway, library: Library, counter: TokenCounter, *, margin_tokens: int = 0
+        self,
+        gateway: Gateway,
+        library: Library,
+        counter: TokenCounter,
+        *,
+        margin_tokens: int = 0,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry or Telemetry()
         self._gateway = gateway
         self._library = library
         self._counter = counter
@@ -112,6 +120,16 @@ class WholeReader:
             ContextOverflowError: the question alone does not fit.
             ApplianceError: no part could be read.
         """
+        facts: dict[str, AttributeValue] = {"appliance.method": method}
+        with (
+            self._telemetry.span("documents", facts, owner=asked.owner) as span,
+            self._telemetry.ambient(span),
+        ):
+            return await self._read(asked, method, on_progress)
+
+    async def _read(
+        self, asked: DocumentQuestion, method: WholeMethod, on_progress: OnRead | None
+    ) -> WholeAnswer:
         check_collections(self._library, asked)
         chunks = await asyncio.to_thread(every_chunk, self._library, asked)
         offered = await self._gateway.capabilities(asked.model)

@@ -62,3 +62,14 @@ async def test_an_answer_that_is_asked_for_later_stands_in_the_same_trace(librar
 
     assert len({record.trace_id for record in sink.records}) == 1
     assert [tree.record.name for tree in trees_of(sink.records)] == ["documents", "chat"]
+
+
+async def test_every_part_that_is_read_stands_in_one_trace(library: Library) -> None:
+    sink = Sink()
+
+    await asker(library, sink).whole_reader().read(QUESTION)
+
+    (tree,) = trees_of(sink.records)
+    assert tree.record.name == "documents"
+    assert tree.record.attributes["appliance.method"] == "map_reduce"
+    assert set(names(tree)) == {"chat"}
