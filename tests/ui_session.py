@@ -26,7 +26,8 @@ from appliance.jobs.extract import ExtractEvent, PartBegun, RowDone
 from appliance.jobs.rows import ExtractedRow
 from appliance.memory.chat_prompt import AnswerChoice
 from appliance.memory.conversations import Conversations
-from appliance.memory.document_prompt import CODE, DocumentScope
+from appliance.memory.document_prompt import CODE
+from appliance.memory.document_scope import DocumentScope
 from appliance.memory.fact_recall import FactRecall
 from appliance.memory.facts import Facts
 from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding, branch_messages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from appliance.memory.document_prompt import DocumentScope
+from appliance.memory.document_scope import DocumentScope
 from tui.rows import NamedSource
 
 _MENTION = re.compile(r"(?:(?<=\s)|^)@(?:\"([^\"\n]+)\"|([^\s\"@][^\s\"]*))")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from appliance.core.requests import SamplingParams
     from appliance.jobs.extract import ExtractEvent
     from appliance.memory.chats import Shelf
-    from appliance.memory.document_prompt import DocumentScope
+    from appliance.memory.document_scope import DocumentScope
     from appliance.memory.events import ChatEvent
     from appliance.memory.facts import ConfirmedFact, Fact, FactState
     from appliance.memory.search import ChatHit

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from appliance.context.answers import DocumentAnswer
 from appliance.context.asking import DocumentAsker, PreparedQuestion
@@ -26,19 +26,12 @@ from appliance.core.events import (
 )
 from appliance.core.requests import LOCAL_OWNER, GenerateRequest, SamplingParams
 from appliance.core.usage import Timings, Usage
+from appliance.memory.document_scope import DocumentScope
 from appliance.memory.prompt import PreparedPrompt, ReportFolding
 from appliance.memory.turns import Chat, SentRequest, Turn
 
 CODE = ModelIdentity(provider="appliance", name="documents, no model asked")
 """Who answers when the documents hold too little to ask a model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentScope:
-    """Which documents a question is about; nothing named means all of them."""
-
-    collections: tuple[str, ...] = ()
-    document_ids: tuple[str, ...] = ()
 
 
 def is_from_documents(sent: SentRequest) -> bool:

@@ -16,7 +16,7 @@ from appliance.core.events import Completed, ModelIdentity, StreamEvent, TextDel
 from appliance.core.messages import Conversation, UserMessage
 from appliance.core.requests import GenerateRequest
 from appliance.core.usage import Timings
-from appliance.memory.document_prompt import DocumentScope
+from appliance.memory.document_scope import DocumentScope
 from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding
 from appliance.memory.turns import Chat, Turn
 from tui.connected.server import ServerConnection, number, objects, texts, usage_of, whole

@@ -11,7 +11,8 @@ from appliance.gateway import Gateway
 from appliance.memory.chat_prompt import AnswerChoice, ChatPrompt, RecallFacts, no_facts
 from appliance.memory.chats import Shelf
 from appliance.memory.conversations import Conversations
-from appliance.memory.document_prompt import DocumentScope, is_from_documents
+from appliance.memory.document_prompt import is_from_documents
+from appliance.memory.document_scope import DocumentScope
 from appliance.memory.events import ChatEvent
 from appliance.memory.markdown import export_markdown
 from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from appliance.config import Settings
 from appliance.core.requests import LOCAL_OWNER
 from appliance.gateway import Gateway
 from appliance.memory.chat_prompt import AnswerChoice
-from appliance.memory.document_prompt import DocumentScope
+from appliance.memory.document_scope import DocumentScope
 from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding
 from appliance.memory.turns import Chat, Turn
 from tui.in_process.streaming import Report, reported
@@ -42,8 +42,16 @@ _SHOWN_CUT = 12
 class LibraryOfDocuments:
     """`LibraryPort` over the library of the data folder, opened when it is first needed."""
 
-    def __init__(self, settings: Settings, gateway: Callable[[], Gateway], choice: AnswerChoice) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        gateway: Callable[[], Gateway],
+        choice: AnswerChoice,
+        *,
+        forget_prompts: Callable[[], Awaitable[None]],
+    ) -> None:
         self._settings = settings
+        self._forget_prompts = forget_prompts
         self._choice = choice
         self._gateway = gateway
         self._library: Library | None = None
@@ -63,8 +71,10 @@ class LibraryOfDocuments:
         return reported(lambda report, stop: self._add(path, collection, report, stop))
 
     async def remove(self, document_id: str) -> str:
-        """Remove a document for good; say what was checked."""
-        return await asyncio.to_thread(self._remove, document_id)
+        """Remove a document for good, from the prompts that running models keep too; say what was checked."""
+        receipt = await asyncio.to_thread(self._remove, document_id)
+        await self._forget_prompts()
+        return f"{receipt}; kept prompts of running models are cleared"
 
     async def search(self, question: str) -> SearchView:
         """Search by words and meaning."""

@@ -13,11 +13,11 @@ from appliance.app import Appliance, build_appliance, open_facts
 from appliance.config import Settings
 from appliance.config.keys import USUAL_KEYS
 from appliance.core.errors import InvalidRequestError
-from appliance.core.requests import SamplingParams
+from appliance.core.requests import LOCAL_OWNER, SamplingParams
 from appliance.gateway import Gateway
 from appliance.memory.chat_prompt import AnswerChoice, no_facts
 from appliance.memory.conversations import Conversations
-from appliance.memory.document_prompt import DocumentScope
+from appliance.memory.document_scope import DocumentScope
 from appliance.memory.fact_recall import FactRecall
 from appliance.memory.prompt import PreparePrompt
 from appliance.memory.schema import CONVERSATIONS, FACTS
@@ -72,7 +72,7 @@ class InProcessSession:
         self._chats: StoredChats | None = None
         self._models: CatalogueOfModels | None = None
         self._memory: MemoryOfUser | None = None
-        own = LibraryOfDocuments(settings, self._gateway, self._choice)
+        own = LibraryOfDocuments(settings, self._gateway, self._choice, forget_prompts=self._forget_prompts)
         self._library: ChatLibrary = library(self._answering) if library else own
         self._bench = BenchOfMachine(settings, self._answering)
         self._log = LogOfMachine(settings.state_dir)
@@ -236,6 +236,10 @@ class InProcessSession:
             path.chmod(0o600)
         except OSError:
             return
+
+    async def _forget_prompts(self) -> None:
+        if self._appliance is not None:
+            await self._appliance.forget_owner(LOCAL_OWNER)
 
     def _answering(self) -> str:
         return self._choice.model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from appliance.core.errors import InvalidRequestError
-from appliance.memory.document_prompt import DocumentScope
+from appliance.memory.document_scope import DocumentScope
 from tui.commands import completions
 from tui.mentions import begun_mention, completed, matching, mentioned, scope_of
 from tui.rows import NamedSource

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from appliance.core.errors import InvalidRequestError
-from appliance.memory.facts import Fact
 from appliance.memory.turns import Chat
 
 if TYPE_CHECKING:
+    from appliance.memory.facts import Fact
     from tui.screens.chat import ChatScreen
 
 _GROUP = "facts"

@@ -11,7 +11,7 @@ from appliance.config import load_settings
 from appliance.core.errors import ApplianceError, AuthenticationError, ProviderUnavailableError
 from appliance.jobs.extract import RowDone
 from appliance.jobs.rows import ExtractedRow
-from appliance.memory.document_prompt import DocumentScope
+from appliance.memory.document_scope import DocumentScope
 from tests.conftest import EMBEDDER, stored_model
 from tests.live_server import LiveServer, live_server
 from tui.connected.session import connected_session
