@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 _WORD = re.compile(r"\w+")
 _NO_WORD = re.compile(r"\W+")
@@ -61,6 +62,25 @@ def share_of_best(scores: Mapping[int, float]) -> dict[int, float]:
     return {key: max(0.0, score) / best for key, score in scores.items()}
 
 
+def with_companions(
+    scores: Mapping[int, float], document_of: Mapping[int, str], share: float
+) -> dict[int, float]:
+    """Weigh in, by `share` of one's own score, the best other passage of the same document.
+
+    A passage without one is its own companion, so that scores keep their scale.
+    """
+    best: dict[str, list[tuple[float, int]]] = {}
+    for key, score in scores.items():
+        best.setdefault(document_of[key], []).append((score, key))
+    for passages in best.values():
+        passages.sort(reverse=True)
+    companion: dict[int, float] = {}
+    for key, score in scores.items():
+        others = [other for other, found in best[document_of[key]][:2] if found != key]
+        companion[key] = others[0] if others else score
+    return {key: (score + share * companion[key]) / (1 + share) for key, score in scores.items()}
+
+
 def reciprocal_ranks(dense: Sequence[int], text: Sequence[int], alpha: float) -> dict[int, float]:
     """Fuse two rankings by reciprocal rank; `alpha` is the share of the dense one."""
     fused: dict[int, float] = {}
@@ -73,7 +93,7 @@ def reciprocal_ranks(dense: Sequence[int], text: Sequence[int], alpha: float) ->
 def diverse_order(
     ranked: Sequence[int],
     scores: Mapping[int, float],
-    vectors: Mapping[int, Sequence[float]],
+    vectors: Mapping[int, NDArray[np.float32]],
     *,
     relevance_share: float,
     limit: int,
@@ -81,7 +101,6 @@ def diverse_order(
     """Reorder by maximal marginal relevance: each next one is relevant and unlike those before it."""
     chosen: list[int] = []
     rest = list(ranked)
-    arrays = {key: np.asarray(vectors[key], dtype=np.float32) for key in rest if key in vectors}
     nearest = dict.fromkeys(rest, 0.0)
     best_score = max((scores[key] for key in rest), default=1.0) or 1.0
     while rest and len(chosen) < limit:
@@ -91,8 +110,8 @@ def diverse_order(
         )
         chosen.append(pick)
         rest.remove(pick)
-        if pick in arrays:
+        if pick in vectors:
             for key in rest:
-                if key in arrays:
-                    nearest[key] = max(nearest[key], float(arrays[key] @ arrays[pick]))
+                if key in vectors:
+                    nearest[key] = max(nearest[key], float(vectors[key] @ vectors[pick]))
     return chosen + rest

@@ -11,7 +11,13 @@ from appliance.core.errors import InvalidRequestError
 from appliance.retrieval.index import RetrievalIndex
 from appliance.retrieval.lance import Scope, ScoredId
 from appliance.retrieval.records import StoredChunk
-from appliance.retrieval.scoring import diverse_order, parts_scores, reciprocal_ranks, share_of_best
+from appliance.retrieval.scoring import (
+    diverse_order,
+    parts_scores,
+    reciprocal_ranks,
+    share_of_best,
+    with_companions,
+)
 from appliance.retrieval.trace import (
     CandidateTrace,
     CutCause,
@@ -22,10 +28,11 @@ from appliance.retrieval.trace import (
     SearchTrace,
 )
 
-# Chosen on the training queries of SciFact and on XQuAD: the share of cosine similarity in the fused score,
-# and of word parts in its text part.
+# Chosen on the training queries of SciFact and on XQuAD: the share of cosine similarity in the fused score, of
+# word parts in its text part, and how much the best other passage of the same document weighs.
 DENSE_SHARE = 0.7
 PARTS_SHARE = 0.5
+COMPANION_SHARE = 0.2
 CANDIDATES = 100
 MAX_LIMIT = 1_000
 _MAX_QUERY_CHARACTERS = 20_000
@@ -117,6 +124,7 @@ class _Lists:
     """The raw lists of one wording."""
 
     wording: str
+    vector: list[float] = field(default_factory=list)
     dense: list[ScoredId] = field(default_factory=list)
     text: list[ScoredId] = field(default_factory=list)
 
@@ -141,6 +149,8 @@ class Searcher:
         scope = Scope(owner=request.owner, collections=request.collections, document_ids=request.document_ids)
         lists = [self._lists(query, request, scope, notes) for query in queries]
         candidates, gone = self._gather(lists, request)
+        if request.mode == "hybrid" and request.fusion == "weighted":
+            self._compare_by_meaning(candidates, lists, scope)
         _fuse(candidates, queries, request)
         ranked = self._order(candidates, request, scope)
         kept = _thin(ranked, request)
@@ -166,7 +176,8 @@ class Searcher:
     def _lists(self, query: str, request: SearchRequest, scope: Scope, notes: list[str]) -> _Lists:
         lists = _Lists(query)
         if request.mode != "text":
-            lists.dense = self._index.vectors.search(self._embedded(query, notes), scope, request.candidates)
+            lists.vector = self._embedded(query, notes)
+            lists.dense = self._index.vectors.search(lists.vector, scope, request.candidates)
         if request.mode != "dense":
             lists.text = self._index.words.search(query, scope, request.candidates)
         return lists
@@ -197,6 +208,16 @@ class Searcher:
                     candidate.text = max(scored.score, candidate.text or 0.0)
                     candidate.text_rank = min(rank, candidate.text_rank or rank)
         return list(candidates.values()), len(ids) - len(stored)
+
+    def _compare_by_meaning(
+        self, candidates: Sequence[_Candidate], lists: Sequence[_Lists], scope: Scope
+    ) -> None:
+        """Compare what was found by its words alone with the question by meaning too."""
+        missing = {one.chunk.chunk_id: one for one in candidates if one.dense is None}
+        for one in lists:
+            found = self._index.vectors.similarities(one.vector, sorted(missing), scope)
+            for chunk_id, score in found.items():
+                missing[chunk_id].dense = max(score, missing[chunk_id].dense or -1.0)
 
     def _order(self, candidates: list[_Candidate], request: SearchRequest, scope: Scope) -> list[_Candidate]:
         ranked = sorted(candidates, key=lambda candidate: (-candidate.fused, candidate.chunk.chunk_id))
@@ -268,6 +289,7 @@ def _fuse(candidates: list[_Candidate], queries: Sequence[str], request: SearchR
             _fuse_ranks(candidates, request.dense_share)
         case "hybrid":
             _fuse_texts(candidates, queries, dense_share=request.dense_share)
+            _weigh_companions(candidates)
 
 
 def _fuse_texts(candidates: list[_Candidate], queries: Sequence[str], dense_share: float) -> None:
@@ -278,12 +300,20 @@ def _fuse_texts(candidates: list[_Candidate], queries: Sequence[str], dense_shar
         candidate.parts = max(scores)
     words = share_of_best({place: one.text or 0.0 for place, one in enumerate(candidates)})
     parts = share_of_best({place: one.parts or 0.0 for place, one in enumerate(candidates)})
-    # A text-only candidate is no nearer in meaning than the last of the dense list.
+    # One that has no vector yet is taken to be as far in meaning as the farthest of the others.
     floor = min((one.dense for one in candidates if one.dense is not None), default=0.0)
     for place, candidate in enumerate(candidates):
         text = (1 - PARTS_SHARE) * words[place] + PARTS_SHARE * parts[place]
         dense = floor if candidate.dense is None else candidate.dense
         candidate.fused = dense_share * max(0.0, dense) + (1 - dense_share) * text
+
+
+def _weigh_companions(candidates: Sequence[_Candidate]) -> None:
+    by_id = {one.chunk.chunk_id: one for one in candidates}
+    scores = {chunk_id: one.fused for chunk_id, one in by_id.items()}
+    documents = {chunk_id: one.chunk.document_id for chunk_id, one in by_id.items()}
+    for chunk_id, score in with_companions(scores, documents, COMPANION_SHARE).items():
+        by_id[chunk_id].fused = score
 
 
 def _fuse_ranks(candidates: list[_Candidate], alpha: float) -> None:

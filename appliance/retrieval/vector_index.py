@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from appliance.core.errors import ConfigError
 from appliance.core.ports import Vector
 from appliance.retrieval.lance import (
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lancedb.query import LanceVectorQueryBuilder
     from lancedb.table import Table
+    from numpy.typing import NDArray
 
 INDEXED_FROM_ROWS = 20_000
 _TABLE = "vectors"
@@ -104,7 +107,7 @@ class VectorIndex:
             for chunk_id, distance in zip(found[KEY].to_pylist(), found["_distance"].to_pylist(), strict=True)
         ]
 
-    def vectors_of(self, chunk_ids: Sequence[int], scope: Scope) -> dict[int, Vector]:
+    def vectors_of(self, chunk_ids: Sequence[int], scope: Scope) -> dict[int, NDArray[np.float32]]:
         """Return the stored vectors of some chunks."""
         from lancedb.expr import col
 
@@ -119,7 +122,14 @@ class VectorIndex:
                 .limit(len(chunk_ids))
                 .to_arrow()
             )
-        return dict(zip(found[KEY].to_pylist(), found["vector"].to_pylist(), strict=True))
+        vectors = np.asarray(found["vector"].combine_chunks().flatten(), dtype=np.float32)
+        rows = vectors.reshape(len(found), self._dimension)
+        return dict(zip(found[KEY].to_pylist(), rows, strict=True))
+
+    def similarities(self, vector: Vector, chunk_ids: Sequence[int], scope: Scope) -> dict[int, float]:
+        """Return the cosine similarity of some chunks; those without a vector are left out."""
+        wanted = np.asarray(vector, dtype=np.float32)
+        return {key: float(stored @ wanted) for key, stored in self.vectors_of(chunk_ids, scope).items()}
 
     def delete(self, chunk_ids: Sequence[int]) -> None:
         """Take chunks out of every later search."""
