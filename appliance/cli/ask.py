@@ -78,6 +78,8 @@ def ask_command(
         return _from_documents(settings, question, form, flags, as_json=as_json)
     if flags["reads_all"] or flags["refines"]:
         raise click.UsageError("--all and --refine read documents; name a collection with -c")
+    if flags["queries"]:
+        raise click.UsageError("--queries searches documents; name a collection with -c")
     request = replace(_request(question, settings, flags), output=form.output)
     screen = AnswerScreen(shows_text=not as_json, shows_reasoning=flags["shows_reasoning"])
     shown, cost = asyncio.run(_ask(settings, request, form, screen))
@@ -100,10 +102,12 @@ def _from_documents(
         )
     if flags["refines"] and not flags["reads_all"]:
         raise click.UsageError("--refine needs --all")
+    if flags["reads_all"] and flags["queries"]:
+        raise click.UsageError("--all reads everything; --queries would search for nothing more")
     if flags["reads_all"]:
         method: WholeMethod = "refine" if flags["refines"] else "map_reduce"
         return read_whole(settings, question, flags, method, as_json=as_json)
-    return ask_documents(settings, question, flags, as_json=as_json)
+    return ask_documents(settings, question, flags, queries=flags["queries"], as_json=as_json)
 
 
 async def _ask(

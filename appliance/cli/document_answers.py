@@ -42,9 +42,11 @@ _VERDICTS = {
 }
 
 
-def ask_documents(settings: Settings, question: str, flags: QuestionFlags, *, as_json: bool) -> int:
+def ask_documents(
+    settings: Settings, question: str, flags: QuestionFlags, *, queries: int, as_json: bool
+) -> int:
     """Answer from documents and print; the exit code is 1 when the model failed."""
-    asked = document_question(settings, question, flags)
+    asked = replace(document_question(settings, question, flags), other_wordings=queries)
     is_streamed = flags["cite"] == "after" and not as_json
     screen = AnswerScreen(shows_text=is_streamed, shows_reasoning=flags["shows_reasoning"], ends_line=True)
     answer = asyncio.run(_answer(settings, asked, screen))

@@ -26,6 +26,7 @@ class ReadingFlags(TypedDict):
 
     reads_all: bool
     refines: bool
+    queries: int
 
 
 _OPTIONS = (
@@ -40,12 +41,17 @@ _OPTIONS = (
                  help="With -c: passages to read; those that do not fit are cut, and that is said."),
 )  # fmt: skip
 
+queries_option = click.option(
+    "--queries", type=click.IntRange(0, 10), default=0, metavar="N",
+    help="Search also for N other wordings of the question, which the model writes.",
+)  # fmt: skip
 
 _READING_OPTIONS = (
     click.option("--all", "reads_all", is_flag=True,
                  help="With -c: read every passage, part by part, and say how many were read."),
     click.option("--refine", "refines", is_flag=True,
                  help="With --all: carry one answer through all parts instead of joining notes on each."),
+    queries_option,
 )  # fmt: skip
 
 

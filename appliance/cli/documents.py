@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ from appliance.cli.document_lines import (
     search_lines,
     summary_line,
 )
+from appliance.cli.document_options import queries_option
 from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from appliance.cli.invocation import Invocation
 from appliance.core.requests import LOCAL_OWNER
@@ -31,6 +34,7 @@ from appliance.core.terminal_text import clean_for_terminal
 
 if TYPE_CHECKING:
     from appliance.config import Settings
+    from appliance.context.rewriting import Wordings
     from appliance.retrieval.chunking import ChunkSettings
     from appliance.retrieval.ingest import IngestReport
     from appliance.retrieval.library import Library, VectorFill
@@ -136,6 +140,8 @@ _NOTHING_YET = "no documents here yet; `appliance add PATH` brings some in"
 @click.option("--diversity", type=float, default=0.0, help="0 to 1: prefer passages unlike those above.")
 @click.option("--per-document", type=int, default=0, help="At most this many passages of one document.")
 @click.option("--neighbours", type=int, default=0, help="Show this many passages before and after each.")
+@queries_option
+@click.option("-m", "--model", metavar="NAME", help="With --queries: the model that writes them.")
 @click.option("--explain", is_flag=True, help="Show every candidate, its scores, and why it was cut.")
 @_json_option
 @click.pass_obj
@@ -151,10 +157,13 @@ def search_command(
     diversity: float,
     per_document: int,
     neighbours: int,
+    queries: int,
+    model: str | None,
     explain: bool,
     as_json: bool,
 ) -> int:
     """Find the passages that answer a question."""
+    from appliance.context.rewriting import Wordings
     from appliance.retrieval.search import DENSE_SHARE, SearchRequest
 
     request = SearchRequest(
@@ -169,9 +178,14 @@ def search_command(
         per_document=per_document,
         neighbours=neighbours,
     )
-    with open_library(invocation.settings()) as library:
+    settings = invocation.settings({"model": model})
+    with open_library(settings) as library:
         _check_collections(library, collections)
-        result = library.searcher.search(request)
+        written = (
+            asyncio.run(_wordings(settings, question, queries)) if queries else Wordings(question=question)
+        )
+        result = library.searcher.search(request, wordings=written.others)
+    result = replace(result, trace=replace(result.trace, notes=(*written.notes, *result.trace.notes)))
     if as_json:
         click.echo(json.dumps(search_json(result), indent=2))
         return EXIT_OK
@@ -270,6 +284,15 @@ def open_library(settings: Settings, chunking: ChunkSettings | None = None) -> L
             err=True,
         )
     return library
+
+
+async def _wordings(settings: Settings, question: str, count: int) -> Wordings:
+    from appliance.app import build_appliance
+    from appliance.context.rewriting import QuestionWriter
+
+    async with build_appliance(settings) as appliance:
+        writer = QuestionWriter(appliance.gateway, model=settings.model, owner=LOCAL_OWNER)
+        return await writer.wordings(question, (), others=count)
 
 
 def _chunk_settings(strategy: str, max_tokens: int, overlap: int) -> ChunkSettings:

@@ -103,6 +103,7 @@ class DocumentAnswer:
             "coverage": {**asdict(self.coverage), "text": str(self.coverage)},
             "search": {
                 "mode": trace.mode,
+                "question": trace.question,
                 "queries": trace.queries,
                 "candidates": len(trace.candidates),
                 "searched_passages": trace.searched_chunks,

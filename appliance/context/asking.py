@@ -23,6 +23,7 @@ from appliance.context.quoting import (
     choose_sentences,
     quote_text,
 )
+from appliance.context.rewriting import QuestionWriter, Wordings
 from appliance.context.whole import WholeReader
 from appliance.context.wording import (
     ANSWER_PROSE,
@@ -135,10 +136,17 @@ class DocumentAsker:
         )
 
     async def _looked(self, asked: DocumentQuestion, span: Span) -> Looked:
-        with span.child("retrieve") as step:
-            looked = await asyncio.to_thread(self._look, asked)
+        await asyncio.to_thread(check_collections, self._library, asked)
+        with span.child("retrieve") as step, self._telemetry.ambient(step):
+            writer = QuestionWriter(
+                self._gateway, model=asked.model, owner=asked.owner, deadline=asked.deadline
+            )
+            wordings = await writer.wordings(asked.question, asked.history, others=asked.other_wordings)
+            looked = await asyncio.to_thread(self._look, asked, wordings)
             step.set(
                 {
+                    "appliance.retrieve.queries": len(looked.found.trace.queries),
+                    "appliance.retrieve.is_rewritten": wordings.question != asked.question,
                     "appliance.retrieve.searched": looked.found.trace.searched_chunks,
                     "appliance.retrieve.passages": len(looked.chunks),
                     "appliance.retrieve.is_enough": looked.evidence.is_enough,
@@ -159,11 +167,10 @@ class DocumentAsker:
         request = replace(prepared.built.request, request_id=span.trace_id)
         return replace(prepared, built=replace(prepared.built, request=request))
 
-    def _look(self, asked: DocumentQuestion) -> Looked:
-        check_collections(self._library, asked)
-        found = self._search(asked)
+    def _look(self, asked: DocumentQuestion, wordings: Wordings) -> Looked:
+        found = self._search(asked, wordings)
         evidence = weigh_evidence(found)
-        quotes = self._quotes(asked, found) if evidence.is_enough else ()
+        quotes = self._quotes(wordings.question, found) if evidence.is_enough else ()
         if not any(quote.relevance >= LEAST_RELEVANCE for _, quote in quotes):
             evidence = replace(evidence, is_enough=False)
         chunks = self._to_read(asked, found)
@@ -178,11 +185,9 @@ class DocumentAsker:
             coverage=coverage,
         )
 
-    def _quotes(
-        self, asked: DocumentQuestion, found: SearchResult
-    ) -> tuple[tuple[StoredChunk, SentenceQuote], ...]:
+    def _quotes(self, question: str, found: SearchResult) -> tuple[tuple[StoredChunk, SentenceQuote], ...]:
         chosen = choose_sentences(
-            asked.question,
+            question,
             [hit.chunk for hit in found.hits],
             [hit.score for hit in found.hits],
             embedding=self._embedding(),
@@ -202,11 +207,12 @@ class DocumentAsker:
         builder = ContextBuilder(self._counter, budget)
         passages = [passage_of(chunk) for chunk in looked.chunks]
         quotes = [] if mode == "model" else [quote_text(*one) for one in looked.quotes]
+        told = looked.found.trace.question
         try:
-            built = await builder.build(_request(asked, mode, quotes), passages=passages)
+            built = await builder.build(_request(asked, told, mode, quotes), passages=passages)
         except ContextOverflowError:
             # The quotes repeat words of the passages; the question must not fail for them.
-            built = await builder.build(_request(asked, mode, ()), passages=passages)
+            built = await builder.build(_request(asked, told, mode, ()), passages=passages)
         coverage = replace(looked.coverage, read_passages=len(built.passages))
         return PreparedQuestion(
             looked=replace(looked, coverage=coverage),
@@ -215,17 +221,19 @@ class DocumentAsker:
             mode=mode,
         )
 
-    def _search(self, asked: DocumentQuestion) -> SearchResult:
-        return self._library.searcher.search(
+    def _search(self, asked: DocumentQuestion, wordings: Wordings) -> SearchResult:
+        found = self._library.searcher.search(
             SearchRequest(
-                question=asked.question,
+                question=wordings.question,
                 owner=asked.owner,
                 collections=asked.collections,
                 document_ids=asked.document_ids,
                 mode=asked.search_mode,
                 limit=asked.passages,
-            )
+            ),
+            wordings=wordings.others,
         )
+        return replace(found, trace=replace(found.trace, notes=(*wordings.notes, *found.trace.notes)))
 
     def _to_read(self, asked: DocumentQuestion, found: SearchResult) -> list[StoredChunk]:
         """The best passages; for a question about everything all others behind them, while they are few."""
@@ -284,13 +292,14 @@ class DocumentAsker:
         )
 
 
-def _request(asked: DocumentQuestion, mode: CitationMode, quotes: Sequence[str]) -> GenerateRequest:
+def _request(
+    asked: DocumentQuestion, told: str, mode: CitationMode, quotes: Sequence[str]
+) -> GenerateRequest:
     instruction = ANSWER_QUOTES if mode == "model" else ANSWER_PROSE
     return GenerateRequest(
         conversation=Conversation.of(
             SystemMessage(text=system_with(asked.system)),
-            *asked.history,
-            UserMessage(text=question_with(asked.question, instruction, quotes)),
+            UserMessage(text=question_with(asked.question, instruction, quotes, told_in_full=told)),
         ),
         model=asked.model,
         sampling=replace(asked.sampling, max_tokens=asked.answer_tokens, stop=_stops(asked, mode)),

@@ -10,6 +10,7 @@ from appliance.core.errors import InvalidRequestError
 from appliance.core.messages import Message
 from appliance.core.requests import LOCAL_OWNER, Deadline, SamplingParams
 from appliance.retrieval.library import Library
+from appliance.retrieval.questions import MAX_WORDINGS
 from appliance.retrieval.records import StoredChunk
 from appliance.retrieval.trace import SearchMode
 
@@ -18,7 +19,11 @@ DEFAULT_ANSWER_TOKENS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentQuestion:
-    """A question to documents, and how it is to be answered. `history` are earlier turns, oldest first."""
+    """A question to documents, and how it is to be answered.
+
+    `history` are earlier turns, oldest first: a follow-up is told in full from them and searched for as that.
+    `other_wordings` is how many wordings of a model are searched for as well.
+    """
 
     question: str
     model: str
@@ -27,11 +32,18 @@ class DocumentQuestion:
     mode: CitationMode = "quotes"
     search_mode: SearchMode = "hybrid"
     passages: int = 5
+    other_wordings: int = 0
     system: str = ""
     history: tuple[Message, ...] = ()
     sampling: SamplingParams = field(default_factory=lambda: SamplingParams(temperature=0.0))
     deadline: Deadline = field(default_factory=Deadline)
     owner: str = LOCAL_OWNER
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.other_wordings <= MAX_WORDINGS:
+            raise InvalidRequestError(
+                f"{self.other_wordings} other wordings are asked for; it must be between 0 and {MAX_WORDINGS}"
+            )
 
     @property
     def answer_tokens(self) -> int:

@@ -18,6 +18,7 @@ from appliance.context.question import passage_of
 from appliance.core.errors import ApplianceError, Failure, InvalidRequestError
 from appliance.core.requests import LOCAL_OWNER, Deadline, GenerateRequest, JsonSchemaFormat, SamplingParams
 from appliance.core.results import GenerateFailure
+from appliance.core.routing import RoutingNeeds
 from appliance.core.usage import Usage
 from appliance.gateway import Gateway
 from appliance.jobs.columns import LONGEST_TEXT_CHARACTERS, Columns, columns_of
@@ -230,6 +231,7 @@ def _request(task: ExtractTask, columns: Columns) -> GenerateRequest:
         sampling=replace(task.sampling, max_tokens=task.answer_tokens),
         output=columns.asked,
         deadline=task.deadline,
+        routing=RoutingNeeds(stage="extract"),
     )
 
 

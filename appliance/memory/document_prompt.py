@@ -40,7 +40,7 @@ def is_from_documents(sent: SentRequest) -> bool:
 
 
 class DocumentPrompt:
-    """A `PreparePrompt` that puts the last question to documents. Earlier turns play no part."""
+    """A `PreparePrompt` that puts the last question to documents, told in full from the turns before it."""
 
     def __init__(
         self, asker: DocumentAsker, *, model: str, scope: DocumentScope, owner: str = LOCAL_OWNER
@@ -71,6 +71,7 @@ class DocumentPrompt:
             collections=self._scope.collections,
             document_ids=self._scope.document_ids,
             system=chat.system_text,
+            history=tuple(said for turn in branch[:-1] if (said := turn.message()) is not None),
             sampling=SamplingParams(temperature=0.0),
             owner=self._owner,
         )
@@ -127,6 +128,7 @@ class _Answering:
                 "documents": {
                     "kind": answer.kind,
                     "coverage": str(answer.coverage),
+                    "searched_for": list(answer.search.queries),
                     "supported_share": answer.supported_share,
                     "notes": list(answer.notes),
                     "unverified": [one.text for one in answer.sentences if not one.is_supported],

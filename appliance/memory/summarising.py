@@ -14,6 +14,7 @@ from appliance.core.errors import InvalidRequestError, MalformedOutputError, err
 from appliance.core.messages import Message
 from appliance.core.requests import GenerateRequest, SamplingParams
 from appliance.core.results import GenerateFailure
+from appliance.core.routing import RoutingNeeds
 from appliance.gateway import Gateway
 from appliance.memory.short_term import Exchange
 from appliance.prompts import shipped_prompts
@@ -91,6 +92,7 @@ def _request(task: SummaryTask) -> GenerateRequest:
             sampling=SamplingParams(
                 temperature=0.0, max_tokens=task.summary_tokens, stop=("</passage", "</documents", "<passage")
             ),
+            routing=RoutingNeeds(stage="summarise"),
         )
     )
 

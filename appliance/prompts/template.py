@@ -18,6 +18,7 @@ from appliance.core.requests import (
     SamplingParams,
     TextFormat,
 )
+from appliance.core.routing import RoutingNeeds
 from appliance.core.untrusted import delimited
 
 Filler = Literal["user", "operator"]
@@ -90,6 +91,7 @@ class RenderedPrompt:
         sampling: SamplingParams | None = None,
         output: OutputFormat | None = None,
         deadline: Deadline | None = None,
+        routing: RoutingNeeds | None = None,
     ) -> GenerateRequest:
         """Return the request that asks this, with id and version of the template."""
         return GenerateRequest(
@@ -99,6 +101,7 @@ class RenderedPrompt:
             sampling=sampling or SamplingParams(),
             output=output or TextFormat(),
             deadline=deadline or Deadline(),
+            routing=routing or RoutingNeeds(),
             prompt_id=self.prompt_id,
             prompt_version=self.version,
         )

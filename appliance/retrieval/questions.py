@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from appliance.prompts import OperatorText, UserText, shipped_prompts
-from appliance.retrieval.search import QueryWriter
+from appliance.prompts import OperatorText, RenderedPrompt, UserText, shipped_prompts
 
 # Takes a prompt and returns what a model wrote; the model is the caller's.
-Write = Callable[[str], str]
+Write = Callable[[RenderedPrompt], Awaitable[str]]
 
+MAX_WORDINGS = 10
 _LEADING_MARK = re.compile(r"^\s*(?:[-*•]|\d+[.)])?\s*")
+_ROLES = ("user:", "assistant:")
 _MOST_TURNS = 6
 _MOST_CHARACTERS_OF_TURN = 1_500
 _LONGEST_QUESTION = 500
@@ -27,7 +28,7 @@ class Turn:
     text: str
 
 
-def standalone_question(question: str, turns: Sequence[Turn], write: Write) -> str:
+async def standalone_question(question: str, turns: Sequence[Turn], write: Write) -> str:
     """Return a follow-up question as it would be asked without the conversation; the question itself when none.
 
     What the model writes is taken only when it is one usable line; otherwise the question stands, with the
@@ -37,34 +38,33 @@ def standalone_question(question: str, turns: Sequence[Turn], write: Write) -> s
         return question
     recent = "\n".join(f"{turn.role}: {_shortened(turn.text)}" for turn in turns[-_MOST_TURNS:])
     prompt = shipped_prompts().get("standalone-question")
-    written = write(
-        prompt.render(user={"conversation": UserText(recent), "question": UserText(question)}).user
+    written = await write(
+        prompt.render(user={"conversation": UserText(recent), "question": UserText(question)})
     )
     line = _first_line(written)
-    if 0 < len(line) <= _LONGEST_QUESTION and not line.lower().startswith(("user:", "assistant:")):
+    if 0 < len(line) <= _LONGEST_QUESTION and not line.lower().startswith(_ROLES):
         return line
     asked_before = [turn.text for turn in turns if turn.role == "user"]
     return f"{_shortened(asked_before[-1])} {question}" if asked_before else question
 
 
-def other_wordings(write: Write, *, count: int = 3) -> QueryWriter:
-    """Return a query writer that asks a model for other wordings of a question."""
-
-    def write_queries(question: str) -> list[str]:
-        prompt = shipped_prompts().get("other-wordings")
-        rendered = prompt.render(
-            user={"question": UserText(question)}, operator={"count": OperatorText(str(count))}
-        )
-        written = write(rendered.user)
-        lines = [_LEADING_MARK.sub("", line).strip() for line in written.splitlines()]
-        return [line for line in lines if 0 < len(line) <= _LONGEST_QUESTION][:count]
-
-    return write_queries
+async def other_wordings(question: str, write: Write, *, count: int) -> tuple[str, ...]:
+    """Return up to `count` wordings of a question that a model wrote, each once and none like the question."""
+    prompt = shipped_prompts().get("other-wordings")
+    rendered = prompt.render(
+        user={"question": UserText(question)}, operator={"count": OperatorText(str(count))}
+    )
+    lines = (_bare(line) for line in (await write(rendered)).splitlines())
+    usable = dict.fromkeys(line for line in lines if 0 < len(line) <= _LONGEST_QUESTION and line != question)
+    return tuple(usable)[:count]
 
 
 def _first_line(text: str) -> str:
-    lines = [_LEADING_MARK.sub("", line).strip().strip('"') for line in text.splitlines()]
-    return next((line for line in lines if line), "")
+    return next((line for line in map(_bare, text.splitlines()) if line), "")
+
+
+def _bare(line: str) -> str:
+    return _LEADING_MARK.sub("", line).strip().strip('"')
 
 
 def _shortened(text: str) -> str:

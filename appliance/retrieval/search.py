@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Protocol
@@ -44,10 +44,6 @@ class Reranker(Protocol):
     def score(self, question: str, passages: Sequence[str]) -> list[float]:
         """Return a score for each passage; higher is better."""
         ...
-
-
-# Writes other wordings of a question; the model behind it is the caller's.
-QueryWriter = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +132,8 @@ class Searcher:
         self._index = index
         self._reranker = reranker
 
-    def search(self, request: SearchRequest, *, write_queries: QueryWriter | None = None) -> SearchResult:
-        """Search; other wordings of the question are searched for as well when a writer is given.
+    def search(self, request: SearchRequest, *, wordings: Sequence[str] = ()) -> SearchResult:
+        """Search, for other wordings of the question as well.
 
         Raises:
             ConfigError: meaning is asked for and the index holds vectors of another embedder.
@@ -145,7 +141,7 @@ class Searcher:
         """
         started_s = perf_counter()
         notes: list[str] = []
-        queries = _queries(request.question, write_queries, notes)
+        queries = _queries(request.question, wordings)
         scope = Scope(owner=request.owner, collections=request.collections, document_ids=request.document_ids)
         lists = [self._lists(query, request, scope, notes) for query in queries]
         candidates, gone = self._gather(lists, request)
@@ -267,15 +263,9 @@ class Searcher:
         )
 
 
-def _queries(question: str, write_queries: QueryWriter | None, notes: list[str]) -> list[str]:
-    if write_queries is None:
-        return [question]
-    written = [query.strip() for query in write_queries(question)]
-    usable = [query for query in written if query and len(query) <= _MAX_QUERY_CHARACTERS]
-    queries = list(dict.fromkeys([question, *usable]))
-    if len(queries) == 1:
-        notes.append("no other wording of the question was written")
-    return queries
+def _queries(question: str, wordings: Sequence[str]) -> list[str]:
+    usable = (one.strip() for one in wordings if len(one) <= _MAX_QUERY_CHARACTERS)
+    return list(dict.fromkeys([question, *(one for one in usable if one)]))
 
 
 def _fuse(candidates: list[_Candidate], queries: Sequence[str], request: SearchRequest) -> None:

@@ -1,4 +1,4 @@
-"""`ask -c` and `context` in processes of their own, over a collection that `add` made."""
+"""`ask -c`, `search` and `context` in processes of their own, over a collection that `add` made."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,10 @@ SCRIPT = """
 name = "scripted:reader"
 [[model.turn]]
 steps = [{say = "Unused leave can be carried over until the end of March. Gold is paid for it."}]
+[[model]]
+name = "scripted:writer"
+[[model.turn]]
+steps = [{say = "1. carry over days\\n2. end of March"}]
 """
 QUESTION = "Until when can unused leave be carried over?"
 READER = ("-m", "scripted:reader", "-c", "handbook")
@@ -106,3 +110,15 @@ def test_the_receipt_of_a_plain_question_is_what_ask_takes(run_cli: RunCli) -> N
     assert receipt["total_tokens"] == answer["usage"]["input_tokens"]
     shown = run_cli("context", *arguments).stdout
     assert f"total      {receipt['total_tokens']:>7}" in shown
+
+
+@pytest.mark.usefixtures("collection")
+def test_a_search_tells_what_it_was_asked_as_too(run_cli: RunCli) -> None:
+    found = run_cli("search", "vacation", "-c", "handbook", "--queries", "2", "-m", "scripted:writer", "--json")
+    without = run_cli("ask", QUESTION, "--queries", "2", "-m", "scripted:reader")
+
+    trace = json.loads(found.stdout)["trace"]
+    assert trace["queries"] == ["vacation", "carry over days", "end of March"]
+    assert "also searched for: end of March" in trace["notes"]
+    assert without.returncode == 2
+    assert "name a collection with -c" in without.stderr

@@ -261,9 +261,7 @@ def test_other_wordings_are_searched_as_well(library: Library, folder: Path) -> 
     add(library, folder)
     request = SearchRequest(question="notice period", owner=OWNER, mode="text")
     assert library.searcher.search(request).hits == ()
-    result = library.searcher.search(
-        request, write_queries=lambda question: ["Kündigungsfrist", question, " "]
-    )
+    result = library.searcher.search(request, wordings=["Kündigungsfrist", "notice period", " "])
     assert result.trace.queries == ("notice period", "Kündigungsfrist")
     assert result.hits[0].chunk.name == "frist.txt"
 

@@ -1,0 +1,99 @@
+"""Follow-ups told in full and other wordings, from the conversation to what was searched for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from appliance.config import Route, RouteCandidate
+from appliance.context.asking import DocumentAsker
+from appliance.context.question import DocumentQuestion
+from appliance.core.clock import VirtualClock
+from appliance.core.errors import Failure, InvalidRequestError
+from appliance.core.messages import AssistantMessage, UserMessage
+from appliance.gateway import Gateway, GatewayPolicy
+from appliance.providers.script import Fail, Say, ScriptedModel, Step
+from appliance.providers.scripted import ScriptedProvider
+from appliance.retrieval.library import Library
+
+ASKED = DocumentQuestion(
+    question="And until when does that hold?",
+    model="m",
+    collections=("handbook",),
+    search_mode="text",
+    history=(UserMessage(text="Can I carry over leave?"), AssistantMessage(text="Yes.")),
+)
+CRASH = Fail(failure=Failure(kind="engine_crashed", message="it died"))
+TOLD = "Until when can unused leave be carried over?"
+ANSWER = "Unused leave can be carried over until the end of March."
+
+
+def asker_with(library: Library, written: Step, answer: str = ANSWER) -> DocumentAsker:
+    """An asker whose route has one model for rewriting and another one for the answer."""
+    clock = VirtualClock()
+    writer = ScriptedModel(name="writer", turns=((written,),))
+    reader = ScriptedModel(name="reader", turns=((Say(text=answer),),))
+    route = Route(name="m", candidates=(RouteCandidate(model="reader"),), stages={"rewrite": "writer"})
+    policy = GatewayPolicy(routes={"m": route})
+    return DocumentAsker(Gateway([ScriptedProvider([writer, reader], clock)], clock, policy=policy), library)
+
+
+async def test_a_follow_up_is_searched_for_as_a_model_of_its_stage_told_it(library: Library) -> None:
+    answer = await asker_with(library, Say(text=TOLD)).answer(ASKED)
+
+    assert (answer.kind, answer.question) == ("answered", ASKED.question)
+    assert answer.search.queries == (TOLD,)
+    assert f"searched for: {TOLD}" in answer.notes
+    assert json.loads(json.dumps(answer.to_json()))["search"]["queries"] == [TOLD]
+    assert answer.model is not None
+    assert answer.model.name == "reader"
+
+
+async def test_the_model_reads_the_question_as_asked_and_in_full(library: Library) -> None:
+    prepared = await asker_with(library, Say(text=TOLD)).prepare(ASKED)
+
+    last = prepared.built.request.conversation.messages[-1]
+    assert isinstance(last, UserMessage)
+    assert f"Question: {ASKED.question}\nThat is: {TOLD}" in last.text
+
+
+async def test_a_first_question_costs_no_call(library: Library) -> None:
+    asker = asker_with(library, CRASH)
+    answer = await asker.answer(replace(ASKED, question=TOLD, history=()))
+
+    assert (answer.kind, answer.search.queries) == ("answered", (TOLD,))
+    assert not any("searched for" in note or "died" in note for note in answer.notes)
+
+
+async def test_a_model_that_cannot_rewrite_leaves_the_question_as_asked(library: Library) -> None:
+    answer = await asker_with(library, CRASH).answer(replace(ASKED, question=TOLD))
+
+    assert (answer.kind, answer.search.queries) == ("answered", (TOLD,))
+    (note,) = [note for note in answer.notes if "as it was asked" in note]
+    assert "it died" in note
+
+
+async def test_other_wordings_are_searched_for_and_named(library: Library) -> None:
+    asked = replace(ASKED, question=TOLD, history=(), other_wordings=2)
+    answer = await asker_with(library, Say(text="1. carry over days\n2. note of a doctor\n3. more")).answer(
+        asked
+    )
+
+    assert answer.search.queries == (TOLD, "carry over days", "note of a doctor")
+    assert "also searched for: note of a doctor" in answer.notes
+
+
+async def test_wordings_that_were_not_written_are_no_failure(library: Library) -> None:
+    asked = replace(ASKED, question=TOLD, history=(), other_wordings=2)
+    answer = await asker_with(library, CRASH).answer(asked)
+
+    assert (answer.kind, answer.search.queries) == ("answered", (TOLD,))
+    (note,) = [note for note in answer.notes if "no other wordings" in note]
+    assert "it died" in note
+
+
+def test_so_many_wordings_are_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="between 0 and 10"):
+        replace(ASKED, other_wordings=11)
