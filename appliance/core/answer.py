@@ -17,6 +17,7 @@ from appliance.core.events import (
     ToolCallDelta,
     UsageReported,
 )
+from appliance.core.logprobs import TokenLogprob
 from appliance.core.messages import AssistantMessage, ToolCall
 from appliance.core.results import GenerateFailure, GenerateResult, GenerateSuccess
 from appliance.core.usage import Usage
@@ -35,6 +36,7 @@ class AnswerInProgress:
     def __init__(self) -> None:
         self._text: list[str] = []
         self._reasoning: list[str] = []
+        self._logprobs: list[TokenLogprob] = []
         self._calls: dict[int, _CallInProgress] = {}
         self._usage = Usage()
         self._terminal: Completed | Failed | None = None
@@ -48,6 +50,11 @@ class AnswerInProgress:
     def reasoning(self) -> str:
         """The thinking so far."""
         return "".join(self._reasoning)
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprob, ...]:
+        """The log-probabilities of the text's tokens so far, where asked for."""
+        return tuple(self._logprobs)
 
     @property
     def usage(self) -> Usage:
@@ -64,6 +71,7 @@ class AnswerInProgress:
         match event:
             case TextDelta():
                 self._text.append(event.text)
+                self._logprobs.extend(event.logprobs)
             case ReasoningDelta():
                 self._reasoning.append(event.text)
             case ToolCallDelta():
@@ -126,6 +134,7 @@ class AnswerInProgress:
             timings=completed.timings,
             model=completed.model,
             handling=completed.handling,
+            logprobs=self.logprobs,
         )
 
     def _failure(self, failure: Failure) -> GenerateFailure:

@@ -15,6 +15,7 @@ Capability = Literal[
     "embed",
     "rerank",
     "streaming_usage",
+    "logprobs",
 ]
 
 Placement = Literal["this_process", "this_machine", "this_network", "elsewhere"]

@@ -7,6 +7,7 @@ from typing import Literal
 
 from appliance.core.errors import Failure
 from appliance.core.handling import Handling
+from appliance.core.logprobs import TokenLogprob
 from appliance.core.usage import FinishReason, Timings, Usage
 
 
@@ -39,9 +40,12 @@ class PrefillProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta:
-    """A piece of the answer, whole characters only."""
+    """A piece of the answer, whole characters only. `logprobs` are of the tokens that begin in it, where asked for;
+    the bytes of the last one may end in the next piece.
+    """
 
     text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
     kind: Literal["text_delta"] = "text_delta"
 
 

@@ -17,6 +17,7 @@ _PLAIN: dict[Capability, str] = {
     "embed": "embed texts",
     "rerank": "order passages",
     "streaming_usage": "count tokens while it answers",
+    "logprobs": "give log probabilities",
 }
 
 
@@ -25,6 +26,8 @@ def needs_of(request: GenerateRequest) -> frozenset[Capability]:
     needs: set[Capability] = {"chat", *request.routing.capabilities}
     if request.output.kind != "text":
         needs.add("json_schema")
+    if request.sampling.top_logprobs is not None:
+        needs.add("logprobs")
     speaks_of_tools = any(
         isinstance(message, ToolMessage) or (isinstance(message, AssistantMessage) and message.tool_calls)
         for message in request.conversation.messages

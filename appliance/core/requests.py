@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Literal
 
 from appliance.core.errors import InvalidRequestError
+from appliance.core.logprobs import MOST_TOP_LOGPROBS
 from appliance.core.messages import Conversation
 from appliance.core.routing import RoutingNeeds
 
@@ -21,7 +22,8 @@ class SamplingParams:
 
     `logit_bias` maps token ids to values added to their logits before sampling. `max_tokens` bounds the
     answer; `None` means whatever the context window leaves. `reasoning_budget` bounds the thinking of a
-    reasoning model in tokens; when it is spent the thinking is closed and the answer begins.
+    reasoning model in tokens; when it is spent the thinking is closed and the answer begins. `top_logprobs`
+    asks for the log-probability of each token of the answer and of so many alternatives; `None` asks for none.
 
     Raises:
         InvalidRequestError: a value is outside its range.
@@ -40,6 +42,7 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     reasoning_budget: int | None = None
+    top_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         _check_range("temperature", self.temperature, 0.0, 100.0)
@@ -53,6 +56,7 @@ class SamplingParams:
         _check_range("seed", self.seed or 0, 0, 2**32 - 1)
         _check_range("max_tokens", 1 if self.max_tokens is None else self.max_tokens, 1, 1 << 24)
         _check_range("reasoning_budget", self.reasoning_budget or 0, 0, 1 << 24)
+        _check_range("top_logprobs", self.top_logprobs or 0, 0, MOST_TOP_LOGPROBS)
         if len(self.stop) > 16 or any(not text or len(text) > 256 for text in self.stop):
             raise InvalidRequestError("stop takes at most 16 strings of 1 to 256 characters")
         if len(self.logit_bias) > 1024:

@@ -10,6 +10,7 @@ from typing_extensions import TypeVar
 from appliance.core.errors import Failure
 from appliance.core.events import ModelIdentity
 from appliance.core.handling import Handling
+from appliance.core.logprobs import TokenLogprob
 from appliance.core.messages import AssistantMessage
 from appliance.core.usage import FinishReason, Timings, Usage
 
@@ -20,6 +21,7 @@ ValueT = TypeVar("ValueT", default=object, covariant=True)
 class GenerateSuccess(Generic[ValueT]):
     """An answer. `value` is what an output format asked for: parsed JSON, the checked text of a choice,
     pattern or grammar, or a validated instance of the type that was given. Free text and tool calls have none.
+    `logprobs` are of the tokens of the text, where asked for.
     """
 
     message: AssistantMessage
@@ -28,6 +30,7 @@ class GenerateSuccess(Generic[ValueT]):
     timings: Timings
     model: ModelIdentity
     handling: Handling = field(default_factory=Handling, compare=False)
+    logprobs: tuple[TokenLogprob, ...] = ()
     value: ValueT = None  # type: ignore[assignment]  # without a format, ValueT is object
     kind: Literal["success"] = "success"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from appliance.core.errors import MalformedOutputError
 from appliance.structured.compiler import CompiledFormat
 from appliance.structured.decoder import ConstrainedDecoder, DecodeOptions, DecodeOutcome
+from appliance.structured.scoring import TokenScorer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,7 @@ class ConstrainedText:
         is_greedy: bool,
         can_rewind: bool,
         choose: Callable[[NDArray[np.float32]], int],
+        scorer: TokenScorer | None = None,
     ) -> None:
         self._base = list(base)
         options = DecodeOptions(
@@ -57,6 +59,7 @@ class ConstrainedText:
             prompt_tokens=base,
             options=options,
             choose=lambda row, _output: choose(row),
+            scorer=scorer,
         )
 
     @property

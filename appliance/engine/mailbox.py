@@ -39,7 +39,7 @@ class Mailbox:
 
 def _join(first: StreamEvent, second: StreamEvent) -> StreamEvent | None:
     if isinstance(first, TextDelta) and isinstance(second, TextDelta):
-        return TextDelta(text=first.text + second.text)
+        return TextDelta(text=first.text + second.text, logprobs=first.logprobs + second.logprobs)
     if isinstance(first, ReasoningDelta) and isinstance(second, ReasoningDelta):
         return ReasoningDelta(text=first.text + second.text)
     if isinstance(first, PrefillProgress) and isinstance(second, PrefillProgress):

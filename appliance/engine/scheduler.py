@@ -202,6 +202,7 @@ class Scheduler:
             is_greedy=slot.sampler.is_plain_greedy,
             can_rewind=self._can_rewind,
             choose=slot.sampler.choose_from_row,
+            scorer=slot.logprobs,
         )
 
     def _running_sources(self) -> list[PrefixSource]:
@@ -328,15 +329,17 @@ class Scheduler:
             return
         slot.forward_passes += int(slot.is_generating)
         self.counters.decoded_tokens += 1
+        row = rows[0]
+        chosen = slot.logprobs.read(row) if slot.logprobs else None
         token = slot.take_forced()
         if token is None:
-            token = slot.sampler.choose(self._context, rows[0], slot.batch_index)
+            token = slot.sampler.choose(self._context, row, slot.batch_index)
         else:
             slot.sampler.accept(token)
-        if not isfinite(rows[0][token]):
+        if not isfinite(row[token]):
             slot.fail(_NO_NUMBERS.to_failure())
             return
-        slot.push_token(token)
+        slot.push_token(token, chosen(token) if chosen else None)
 
     def _retire(self) -> None:
         if not any(slot.is_finished for slot in self._slots):

@@ -20,10 +20,12 @@ from appliance.core.events import (
     ToolCallDelta,
     UsageReported,
 )
+from appliance.core.logprobs import TokenLogprob
 from appliance.core.requests import GenerateRequest
 from appliance.core.usage import FinishReason, Timings, Usage
 from appliance.engine.constrained import ConstrainedText, Plan
 from appliance.engine.detokenizer import StopFilter, Utf8Stream
+from appliance.engine.logprobs import LogprobLedger, LogprobReader
 from appliance.engine.native import Vocabulary
 from appliance.engine.reasoning import ReasoningParser
 from appliance.engine.sampler import Sampler
@@ -98,8 +100,13 @@ class Slot:
     batch_index: int = -1
     batch_tokens: int = 0
     constrained: ConstrainedText | None = None
+    logprobs: LogprobReader | None = field(init=False, default=None)
     _utf8: Utf8Stream = field(default_factory=Utf8Stream)
     _stop: StopFilter = field(init=False)
+    _ledger: LogprobLedger = field(default_factory=LogprobLedger)
+    _read_characters: int = 0
+    _shown_characters: int = 0
+    _has_answer: bool = False
     _reasoning: ReasoningParser | None = None
     _reasoning_budget: int = 0
     _reported_tokens: int = 0
@@ -109,6 +116,10 @@ class Slot:
     def __post_init__(self) -> None:
         self.tokens = list(self.job.prompt)
         self._stop = StopFilter(self.job.request.sampling.stop)
+        top = self.job.request.sampling.top_logprobs
+        self.logprobs = None if top is None else LogprobReader(self.vocabulary, top)
+        if self.job.calls is not None:
+            self.job.calls.logprobs_between = self._ledger.take
         if self.job.reasoning_tags is not None:
             self._start_reasoning(self.job.reasoning_tags)
         elif self.job.admitted is not None:
@@ -196,8 +207,10 @@ class Slot:
         calls = self.job.calls
         if calls is None:
             if outcome.text:
-                self._send(TextDelta(text=outcome.text))
+                self._send(TextDelta(text=outcome.text, logprobs=outcome.logprobs))
             return
+        for logprob in outcome.logprobs:
+            self._ledger.add(logprob)
         for event in calls.push(outcome.text):
             self._send(event)
         if outcome.state == "finished":
@@ -241,7 +254,7 @@ class Slot:
             )
         )
 
-    def push_token(self, token: int) -> None:
+    def push_token(self, token: int, logprob: TokenLogprob | None = None) -> None:
         """Take a chosen token: show its text, and finish where the answer ends."""
         self._note_first_token()
         if self.vocabulary.is_end(token):
@@ -251,6 +264,8 @@ class Slot:
         self.output_tokens += 1
         if self._reasoning is not None and self._reasoning.is_thinking:
             self.reasoning_tokens += 1
+        if logprob is not None and self.job.admitted is None:
+            self._ledger.add(logprob)
         read_piece = self.vocabulary.special_piece if token in self._tag_tokens else self.vocabulary.piece
         self._show(self._utf8.push(read_piece(token)))
         if self._stop.is_stopped:
@@ -281,14 +296,27 @@ class Slot:
     def _show(self, text: str) -> None:
         if not text:
             return
+        self._read_characters += len(text)
         if self._reasoning is not None:
             split = self._reasoning.push(text)
             if split.reasoning:
                 self._send(ReasoningDelta(text=split.reasoning))
             text = "" if self.job.admitted is not None else split.answer
-        shown = self._stop.push(text)
-        if shown:
-            self._send(TextDelta(text=shown))
+        self._show_answer(text)
+
+    def _show_answer(self, text: str) -> None:
+        """Show what of the answer no stop string can begin in, with the log-probabilities of its tokens."""
+        if text and not self._has_answer:
+            self._has_answer = True
+            self._shown_characters = self._read_characters - len(text)
+        self._send_answer(self._stop.push(text))
+
+    def _send_answer(self, text: str) -> None:
+        if not text:
+            return
+        start = self._shown_characters
+        self._shown_characters += len(text)
+        self._send(TextDelta(text=text, logprobs=self._ledger.take(start, self._shown_characters)))
 
     def _send(self, event: TextDelta | ReasoningDelta | ToolCallDelta) -> None:
         if self.first_delta_s == 0.0:
@@ -317,10 +345,8 @@ class Slot:
             rest = self._reasoning.flush()
             if rest.reasoning:
                 self._send(ReasoningDelta(text=rest.reasoning))
-            if shown := self._stop.push(rest.answer):
-                self._send(TextDelta(text=shown))
-        if shown := self._stop.flush():
-            self._send(TextDelta(text=shown))
+            self._show_answer(rest.answer)
+        self._send_answer(self._stop.flush())
 
     def fail(self, failure: Failure) -> None:
         """End the request with a failure."""

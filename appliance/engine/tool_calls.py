@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from appliance.core.errors import InvalidRequestError
 from appliance.core.events import TextDelta, ToolCallDelta
+from appliance.core.logprobs import TokenLogprob
 from appliance.core.messages import (
     AssistantMessage,
     Message,
@@ -88,16 +89,19 @@ def check_call_arguments(messages: Sequence[Message]) -> None:
 class CallSplitter:
     """Tells text from calls in a stream. A call is passed on when it is whole and its arguments are valid.
 
-    White space around calls belongs to neither.
+    White space around calls belongs to neither. `logprobs_between` tells the log-probabilities of the tokens between
+    two places, counted in characters of all that was pushed.
     """
 
     def __init__(self, tools: Sequence[ToolSpec], new_call_id: Callable[[int], str]) -> None:
         self._tools = tools
         self._new_call_id = new_call_id
         self._held = ""
+        self._held_from = 0
         self._is_in_call = False
         self._has_text = False
         self.call_count = 0
+        self.logprobs_between: Callable[[int, int], tuple[TokenLogprob, ...]] = lambda _start, _end: ()
 
     def push(self, text: str) -> list[TextDelta | ToolCallDelta]:
         """Add text; return what is known by now.
@@ -112,28 +116,32 @@ class CallSplitter:
             before, found, after = self._held.partition(mark)
             if not found:
                 break
-            self._held = after
             if self._is_in_call:
                 events.append(self._call(before))
             else:
                 events.extend(self._text(before.rstrip()))
+            self._held = after
+            self._held_from += len(before) + len(found)
             self._is_in_call = not self._is_in_call
         if not self._is_in_call:
             settled = self._held[: len(self._held) - overlap(self._held, MARKERS.opening)].rstrip()
             events.extend(self._text(settled))
             self._held = self._held[len(settled) :]
+            self._held_from += len(settled)
         return events
 
     def flush(self) -> list[TextDelta | ToolCallDelta]:
         """End the stream; return the text that was held back."""
-        held, self._held = self._held, ""
-        return list(self._text(held.rstrip() if self.call_count else held))
+        return list(self._text(self._held.rstrip() if self.call_count else self._held))
 
     def _text(self, text: str) -> list[TextDelta | ToolCallDelta]:
+        """Return a text that what is held begins with."""
+        end = self._held_from + len(text)
         if self.call_count and not self._has_text:
             text = text.lstrip()
         self._has_text = self._has_text or bool(text)
-        return [TextDelta(text=text)] if text else []
+        logprobs = self.logprobs_between(end - len(text), end)
+        return [TextDelta(text=text, logprobs=logprobs)] if text else []
 
     def _call(self, body: str) -> ToolCallDelta:
         index = self.call_count

@@ -16,6 +16,7 @@ from pydantic_core import PydanticSerializationError
 from appliance.core.errors import ApplianceError
 from appliance.core.events import Completed, ModelIdentity
 from appliance.core.forgetting import ForgetProbe, ForgetReport, ForgetTarget
+from appliance.core.logprobs import TokenLogprob
 from appliance.core.messages import AssistantMessage
 from appliance.core.needs import needs_of
 from appliance.core.requests import GenerateRequest
@@ -53,6 +54,7 @@ class StoredAnswer:
     finish_reason: FinishReason
     usage: Usage
     model: ModelIdentity
+    logprobs: tuple[TokenLogprob, ...] = ()
 
     @property
     def usage_again(self) -> Usage:
@@ -122,7 +124,14 @@ class ResponseCache:
         except (ValidationError, ApplianceError):
             return None
 
-    def put(self, key: str, owner: str, message: AssistantMessage, completed: Completed) -> None:
+    def put(
+        self,
+        key: str,
+        owner: str,
+        message: AssistantMessage,
+        completed: Completed,
+        logprobs: tuple[TokenLogprob, ...] = (),
+    ) -> None:
         """Store an answer; what was not used for longest goes when there is no more room.
 
         Raises:
@@ -133,6 +142,7 @@ class ResponseCache:
             finish_reason=completed.finish_reason,
             usage=completed.usage,
             model=completed.model,
+            logprobs=logprobs,
         )
         try:
             text = _ANSWERS.dump_json(answer).decode()

@@ -36,7 +36,7 @@ class Found:
         if message.reasoning:
             deltas.append(ReasoningDelta(text=message.reasoning))
         if message.text:
-            deltas.append(TextDelta(text=message.text))
+            deltas.append(TextDelta(text=message.text, logprobs=self.stored.logprobs))
         ending = Completed(
             finish_reason=self.stored.finish_reason,
             usage=usage,
@@ -91,8 +91,8 @@ class Reuse:
             return None
 
     async def _put(self, key: str, completed: Completed) -> None:
-        message = self._written.partial()
+        message, logprobs = self._written.partial(), self._written.logprobs
         try:
-            await asyncio.to_thread(self._cache.put, key, self._owner, message, completed)
+            await asyncio.to_thread(self._cache.put, key, self._owner, message, completed, logprobs)
         except ApplianceError as exc:
             _log.warning("an answer cannot be stored: %s", exc.message)

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from appliance.core.logprobs import TokenLogprob
 from appliance.structured.budget import ClosingWatch
 from appliance.structured.compiler import CompiledFormat
 from appliance.structured.constraint import ConstraintFailedError, FloatArray
@@ -15,6 +16,7 @@ from appliance.structured.drafting import Draft, Drafter
 from appliance.structured.json_text import JsonValue
 from appliance.structured.repair import RepairPlanner, Retreat, token_ends_of
 from appliance.structured.report import Problem
+from appliance.structured.scoring import TokenScorer
 
 Choose = Callable[[FloatArray, Sequence[int]], int]
 DecodeState = Literal["running", "finished", "failed"]
@@ -40,7 +42,8 @@ class DecodeOutcome:
     """What a step led to. `text` is settled: it will not be taken back. `tokens` were added by this step.
 
     `finish_reason` is `length` when the text was closed because the budget ran down to it. On failure
-    `problems` says why, and `raw_text` of the decoder keeps what was written.
+    `problems` says why, and `raw_text` of the decoder keeps what was written. `logprobs` are of the tokens that
+    begin in `text`, where the decoder has a scorer.
     """
 
     state: DecodeState
@@ -48,6 +51,7 @@ class DecodeOutcome:
     text: str = ""
     finish_reason: Literal["stop", "length"] = "stop"
     problems: tuple[Problem, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(slots=True)
@@ -76,16 +80,19 @@ class DecodeOptions:
 class _Output:
     tokens: list[int] = field(default_factory=list)
     is_choice: list[bool] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
     evaluated: int = 0
 
-    def add(self, tokens: Sequence[int], *, is_choice: bool) -> None:
+    def add(self, tokens: Sequence[int], logprobs: Sequence[TokenLogprob], *, is_choice: bool) -> None:
         self.tokens.extend(tokens)
+        self.logprobs.extend(logprobs)
         self.is_choice.extend([is_choice] * len(tokens))
 
     def cut(self, keep: int) -> None:
         """Drop everything after the first tokens; the last one kept is evaluated again for its logits."""
         del self.tokens[keep:]
         del self.is_choice[keep:]
+        del self.logprobs[keep:]
         self.evaluated = min(self.evaluated, max(0, keep - 1))
 
 
@@ -97,6 +104,8 @@ class ConstrainedDecoder:
         prompt_tokens: the tokens before the output; drafts are taken from them.
         options: budgets and switches.
         choose: picks a token from one row of masked logits; the second argument is the output so far.
+        scorer: tells the log-probabilities of what is written. Where the format or its closing leaves one token,
+            no logits are computed, and what stands for it has a log-probability of 0 and no alternatives.
     """
 
     def __init__(
@@ -106,12 +115,14 @@ class ConstrainedDecoder:
         prompt_tokens: Sequence[int],
         options: DecodeOptions,
         choose: Choose,
+        scorer: TokenScorer | None = None,
     ) -> None:
         self._admitted = compiled.admitted
         self._vocabulary = compiled.vocabulary
         self._constraint = compiled.start()
         self._options = options
         self._choose = choose
+        self._scorer = scorer
         self._drafter = Drafter(prompt_tokens, compiled.vocabulary) if options.max_draft_tokens else None
         self._planner = RepairPlanner(budget=options.repairs)
         self._watch = ClosingWatch(
@@ -122,6 +133,8 @@ class ConstrainedDecoder:
         self._first_row: FloatArray | None = None
         self._emitted_bytes = 0
         self._settled_tokens = 0
+        self._scored_tokens = 0
+        self._scored_bytes = 0
         self._state: DecodeState = "running"
         self._finish_reason: Literal["stop", "length"] = "stop"
         self._problems: tuple[Problem, ...] = ()
@@ -206,7 +219,9 @@ class ConstrainedDecoder:
         position = 0
         while position in row_at and self._state == "running":
             written = len(self._output.tokens)
-            token = self._select(row_at[position])
+            row = row_at[position]
+            chosen = self._scorer.read(row) if self._scorer else None
+            token = self._select(row)
             if token is None:
                 self._retreat_from_dead_end()
                 break
@@ -214,7 +229,7 @@ class ConstrainedDecoder:
                 self._finish("stop")
                 break
             self._constraint.accept([token])
-            self._output.add([token], is_choice=True)
+            self._output.add([token], [chosen(token)] if chosen else [], is_choice=True)
             self._extend_forced()
             if not self._keeps_budget(written):
                 break
@@ -254,8 +269,12 @@ class ConstrainedDecoder:
         if forced:
             self._constraint.accept(forced)
             self._watch.note_forced(len(self._output.tokens), len(forced))
-            self._output.add(forced, is_choice=False)
+            self._add_settled(forced)
             self.counts.forced_tokens += len(forced)
+
+    def _add_settled(self, tokens: Sequence[int]) -> None:
+        logprobs = [self._scorer.settled(token) for token in tokens] if self._scorer else []
+        self._output.add(tokens, logprobs, is_choice=False)
 
     def _new_draft(self) -> Draft:
         room = self._options.max_tokens - len(self._output.tokens)
@@ -314,7 +333,7 @@ class ConstrainedDecoder:
             text = self._vocabulary.decode([*self._output.tokens, *closing]).decode("utf-8", errors="replace")
             if not self._admitted.problems(text):
                 self._constraint.accept(closing)
-                self._output.add(closing, is_choice=False)
+                self._add_settled(closing)
                 self._finish("length")
                 return False
         message = f"the text could not be closed validly within max_tokens = {self._options.max_tokens}"
@@ -332,6 +351,7 @@ class ConstrainedDecoder:
             text=self._settled_text(),
             finish_reason=self._finish_reason,
             problems=self._problems,
+            logprobs=self._settled_logprobs(),
         )
 
     def _settled_text(self) -> str:
@@ -344,6 +364,15 @@ class ConstrainedDecoder:
         whole = _whole_characters(fresh)
         self._emitted_bytes += len(whole)
         return whole.decode("utf-8", errors="replace")
+
+    def _settled_logprobs(self) -> tuple[TokenLogprob, ...]:
+        """Return those of the tokens that begin in what was emitted since the last time."""
+        first = self._scored_tokens
+        while self._scored_tokens < len(self._output.logprobs) and self._scored_bytes < self._emitted_bytes:
+            token = self._output.tokens[self._scored_tokens]
+            self._scored_bytes += len(self._vocabulary.token_bytes[token])
+            self._scored_tokens += 1
+        return tuple(self._output.logprobs[first : self._scored_tokens])
 
 
 def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
