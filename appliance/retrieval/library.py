@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from appliance.core.errors import InvalidRequestError
+from appliance.core.errors import InvalidRequestError, StorageError
 from appliance.documents.names import shown_name
 from appliance.documents.parser import DocumentParser
 from appliance.retrieval.chunking import ChunkSettings
@@ -88,7 +88,7 @@ class Library:
         store = DocumentStore(database)
         index = RetrievalIndex(
             store,
-            uri=index_uri or str(data_dir / "index"),
+            uri=index_uri or str(_private_folder(data_dir / "index")),
             embedder=embedder,
             language=language,
             storage_options=storage_options,
@@ -206,3 +206,13 @@ def _is_meant(record: DocumentRecord, selector: str) -> bool:
         or fnmatch.fnmatchcase(record.source, selector)
         or fnmatch.fnmatchcase(record.name, selector)
     )
+
+
+def _private_folder(folder: Path) -> Path:
+    """Lance makes its files readable for everyone, and they hold the passages."""
+    try:
+        folder.mkdir(exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+    except OSError as exc:
+        raise StorageError(f"the folder {folder} cannot be made private: {exc.strerror}") from exc
+    return folder

@@ -82,6 +82,23 @@ def test_a_file_that_breaks_keeps_its_old_text_and_says_so(library: Library, fol
     assert ask(library, "sick leave doctor").hits[0].chunk.source.endswith("leave.md")
 
 
+def test_what_an_older_reader_made_of_a_file_is_read_again_and_that_is_said(
+    library: Library, folder: Path
+) -> None:
+    (folder / "empty.txt").touch()
+    add(library, folder)
+    with library.store.database.transaction() as connection:
+        connection.execute("UPDATE documents SET parser = 'markdown/0' WHERE name = 'leave.md'")
+        connection.execute("UPDATE documents SET parser = 'all/0' WHERE name = 'empty.txt'")
+    report = add(library, folder)
+    assert outcomes(report) == {"updated": 1, "unchanged": 2, "failed": 1}
+    messages = {Path(result.source).name: result.message for result in report.results}
+    assert messages["leave.md"] == "read again: the reader changed from markdown/0 to markdown/1"
+    assert "unchanged since" not in messages["empty.txt"]
+    assert outcomes(add(library, folder)) == {"unchanged": 3, "failed": 1}
+    assert library.store.counts(OWNER).chunks == 3
+
+
 def test_copies_are_skipped_and_a_moved_file_keeps_its_passages(library: Library, folder: Path) -> None:
     add(library, folder)
     shutil.copy(folder / "leave.md", folder / "copy.md")
@@ -290,3 +307,13 @@ def test_versions_stay_bounded_when_a_file_changes_often(
     versions = list((tmp_path / "data/index/words.lance/_versions").glob("*.manifest"))
     assert len(versions) <= 3
     assert library.index.words.count() == 1
+
+
+def test_the_index_is_closed_to_other_users_of_the_machine_even_in_an_open_data_folder(
+    open_library: Callable[[], Library], tmp_path: Path
+) -> None:
+    index = tmp_path / "data" / "index"
+    index.mkdir(parents=True)
+    index.chmod(0o755)
+    open_library()
+    assert index.stat().st_mode & 0o777 == 0o700
