@@ -20,7 +20,7 @@ UV_COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generat
 .PHONY: help run install engine models test bench bench-peers check fmt lint types imports doctor wheel lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 run: install ## install what is missing, then open the appliance
 	@$(PY) -m appliance

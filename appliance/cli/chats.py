@@ -197,7 +197,7 @@ def export_command(
         click.echo(text if form == "json" else clean_for_terminal(text), nl=False)
         return
     _write_new(output, text)
-    click.echo(f"{len(chat_ids)} chats written to {output}", err=True)
+    click.echo(f"{len(chat_ids)} {'chat' if len(chat_ids) == 1 else 'chats'} written to {output}", err=True)
 
 
 @chats_command.command("import")

@@ -215,6 +215,6 @@ def _give(run: _Run, form: Form, output: Path | None) -> None:
                 file.write(text)
         except OSError as exc:
             raise InvalidRequestError(f"{output} cannot be written: {exc.strerror}") from exc
-        click.echo(f"{len(run.rows)} rows written to {output}", err=True)
+        click.echo(f"{len(run.rows)} {'row' if len(run.rows) == 1 else 'rows'} written to {output}", err=True)
     elif form != "text":
         click.echo(clean_for_terminal(text) if sys.stdout.isatty() else text, nl=False)
