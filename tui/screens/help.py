@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tui.commands import COMMANDS
 
-_WELCOME = """Ask a question below. Everything stays on this machine.
+_WELCOME = """Ask a question below. Nothing leaves unless you say so.
 
   Enter      send               Esc      stop the answer
   Ctrl+J     new line           Tab      go to a turn: edit, again, copy
