@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from appliance.retrieval.chunking import ChunkSettings
     from appliance.retrieval.ingest import IngestReport
     from appliance.retrieval.library import Library, VectorFill
+    from appliance.retrieval.watching import Watcher
 
 DEFAULT_COLLECTION = "default"
 
@@ -81,10 +82,12 @@ def add_command(
     after the file in work, and the same command goes on from there.
     """
     from appliance.retrieval.files import find_files
+    from appliance.retrieval.watching import Watcher
 
     if watch and as_json:
         raise click.UsageError("--watch prints lines for as long as it runs; leave out --json")
     chunking = _chunk_settings(strategy, max_tokens, overlap)
+    watcher = Watcher(paths) if watch else None
     with open_library(invocation.settings(), chunking) as library, _stopping() as stop:
         report = library.ingestion.add(
             find_files(paths),
@@ -99,8 +102,8 @@ def add_command(
         filled = None if no_vectors else _fill(library, stop, is_quiet=as_json)
         if as_json:
             click.echo(_report_json(report, filled))
-        if watch and not stop.is_set():
-            _watch(library, paths, collection, stop)
+        if watcher is not None and not stop.is_set():
+            _follow(library, watcher, paths, collection, stop, fills_vectors=not no_vectors)
             return EXIT_OK
         return _exit_code(report, is_stopped=stop.is_set())
 
@@ -246,6 +249,8 @@ def remove_command(
 @click.pass_obj
 def reindex_command(invocation: Invocation, *, missing: bool, as_json: bool) -> int:
     """Build the search index anew from what is stored, as after a change of embedder or language."""
+    from appliance.documents.versions import is_current
+
     with open_library(invocation.settings()) as library, _stopping() as stop:
         recut = 0 if missing else library.reindex()
         if missing:
@@ -254,12 +259,17 @@ def reindex_command(invocation: Invocation, *, missing: bool, as_json: bool) -> 
         if not stop.is_set():
             library.index.settle()
         counts = library.store.counts(LOCAL_OWNER)
+        outdated = sum(not is_current(record.parser) for record in library.store.documents(LOCAL_OWNER))
     if as_json:
         click.echo(json.dumps({"documents_cut_anew": recut, "passages": counts.chunks, "vectors": filled.done,
-                               "missing_vectors": filled.missing}))  # fmt: skip
+                               "missing_vectors": filled.missing, "documents_to_read_again": outdated}))  # fmt: skip
     else:
         click.echo(f"{counted(counts.chunks, 'passage')} of {counted(counts.documents, 'document')} indexed; "
                    f"{counted(filled.missing, 'vector')} missing")  # fmt: skip
+        if outdated:
+            click.echo(
+                f"{counted(outdated, 'document')} came from older readers; `appliance add` reads them again"
+            )
     return EXIT_INTERRUPTED if stop.is_set() else EXIT_OK
 
 
@@ -318,30 +328,42 @@ def _fill(library: Library, stop: threading.Event, *, is_quiet: bool) -> VectorF
     return filled
 
 
-def _watch(library: Library, paths: Sequence[str], collection: str, stop: threading.Event) -> None:
-    from appliance.retrieval.files import find_files
-    from appliance.retrieval.watching import watch_folders
+def _follow(
+    library: Library,
+    watcher: Watcher,
+    paths: Sequence[str],
+    collection: str,
+    stop: threading.Event,
+    *,
+    fills_vectors: bool,
+) -> None:
+    from appliance.retrieval.files import find_changed
 
     click.echo("watching for changes; Ctrl+C ends it", err=True)
-    roots = [Path(path).expanduser().absolute() for path in paths]
-    for change in watch_folders([root for root in roots if root.exists()], stop):
-        _remove_gone(library, change.gone, collection)
-        if change.written:
+    for change in watcher.changes(stop):
+        # First what is new: a file that was moved then keeps its passages.
+        files = list(find_changed(paths, set(change.written)))
+        if files:
             report = library.ingestion.add(
-                find_files([str(path) for path in change.written]),
+                files,
                 owner=LOCAL_OWNER,
                 collection=collection,
                 listener=IngestLines(),
                 should_stop=stop.is_set,
             )
             click.echo(summary_line(report))
+        _remove_gone(library, change.gone, collection)
+        if files and fills_vectors:
             _fill(library, stop, is_quiet=False)
 
 
 def _remove_gone(library: Library, gone: Sequence[Path], collection: str) -> None:
-    names = {str(path) for path in gone}
+    """Remove the documents of files that are gone, one by one or with their folder."""
+    names = set(gone)
     records = [
-        record for record in library.store.documents(LOCAL_OWNER, (collection,)) if record.source in names
+        record
+        for record in library.store.documents(LOCAL_OWNER, (collection,))
+        if names & {Path(record.source), *Path(record.source).parents} and not Path(record.source).exists()
     ]
     if records:
         library.remove(LOCAL_OWNER, records)

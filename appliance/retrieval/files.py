@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from appliance.core.errors import InvalidRequestError
@@ -29,6 +29,15 @@ def find_files(named: Sequence[str]) -> Iterator[FileFound]:
                 hint="check the pattern; quote it so that it arrives whole",
             )
         yield _found(item)
+
+
+def find_changed(named: Sequence[str], touched: Collection[Path]) -> Iterator[FileFound]:
+    """Yield those of the named files that were touched, or that stand in a touched folder."""
+    for item in discover([Path(text).expanduser() for text in named]):
+        found = _found(item)
+        is_touched = found.path in touched or any(folder in touched for folder in found.path.parents)
+        if is_touched and not (isinstance(item, Skipped) and item.reason == "not_found"):
+            yield found
 
 
 def _found(item: Found | Skipped) -> FileFound:

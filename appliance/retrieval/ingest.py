@@ -20,6 +20,7 @@ from appliance.documents.intake import opened
 from appliance.documents.limits import Limits
 from appliance.documents.model import ParsedDocument
 from appliance.documents.names import shown_name, storable_name
+from appliance.documents.versions import is_current, readers_digest
 from appliance.retrieval.chunking import Chunk, ChunkSettings, TokenMeter, chunk_document
 from appliance.retrieval.index import RetrievalIndex
 from appliance.retrieval.locks import WaitReporter, exclusive
@@ -223,7 +224,12 @@ class Ingestion:
 
     def is_current(self, record: DocumentRecord, identity: _Identity) -> bool:
         """Whether a stored document is what the file would give now."""
-        return record.sha256 == identity.sha256 and record.chunker == self._chunker and not record.reason
+        return (
+            record.sha256 == identity.sha256
+            and record.chunker == self._chunker
+            and not record.reason
+            and is_current(record.parser)
+        )
 
     @property
     def index(self) -> RetrievalIndex:
@@ -320,6 +326,7 @@ class _Run:
         if (
             known.state == "failed"
             and known.sha256 == identity.sha256
+            and known.parser == readers_digest()
             and is_lasting
             and not self._retry_failed
         ):
@@ -387,6 +394,7 @@ class _Run:
         return FileResult(
             source=file.source,
             outcome="updated" if known is not None and known.state == "ready" else "added",
+            message=_why_read_again(known, document),
             document_id=document_id,
             chunk_count=len(chunks),
             page_count=document.page_count,
@@ -404,7 +412,7 @@ class _Run:
             name=work.identity.name,
             sha256=work.identity.sha256,
             size_bytes=work.identity.size_bytes,
-            parser="",
+            parser=readers_digest(),
             reason=work.error.reason,
             message=work.error.message,
         )
@@ -426,6 +434,13 @@ class _Work:
     identity: _Identity
     prepared: _Prepared | None = None
     error: DocumentError | None = None
+
+
+def _why_read_again(known: DocumentRecord | None, document: ParsedDocument) -> str:
+    """Say why a file that did not change was read all the same; nothing when it did."""
+    if known is None or known.sha256 != document.sha256 or is_current(known.parser):
+        return ""
+    return f"read again: the reader changed from {known.parser} to {document.parser}"
 
 
 def check_collection_name(name: str) -> None:

@@ -11,6 +11,7 @@ from appliance.documents.builder import DocumentBuilder
 from appliance.documents.readers.source import Source
 from appliance.documents.readers.text import read_characters
 from appliance.documents.reasons import RefusalError
+from appliance.documents.versions import reader_label
 
 _DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE_CHARS = 64 * 1024
@@ -32,7 +33,7 @@ def read_delimited(source: Source, builder: DocumentBuilder) -> str:
         raise RefusalError("damaged", f"its rows cannot be told apart: {exc}") from exc
     if rows:
         builder.table(rows, header_rows=1 if looks_like_header(rows) else 0)
-    return "delimited/1"
+    return reader_label("delimited")
 
 
 def find_delimiter(text: str) -> str:

@@ -13,6 +13,7 @@ from appliance.documents.readers.delimited import looks_like_header
 from appliance.documents.readers.opc import Relation, main_part, note_properties, related, relations
 from appliance.documents.readers.source import Source
 from appliance.documents.reasons import RefusalError
+from appliance.documents.versions import reader_label
 from appliance.documents.xml import Element, attribute, children, descendants, find, parse_xml
 
 _HEADING_NAME = re.compile(r"heading (\d)")
@@ -75,7 +76,7 @@ def read_docx(source: Source, archive: Archive, builder: DocumentBuilder) -> str
         [*_parts(archive, parts, "header", builder), *_parts(archive, parts, "footer", builder)]
     )
     reader.read_comments(_parts(archive, parts, "comments", builder))
-    return "docx/1"
+    return reader_label("docx")
 
 
 def _parts(

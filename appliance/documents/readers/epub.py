@@ -12,6 +12,7 @@ from appliance.documents.encoding import decode
 from appliance.documents.readers.html import append_html
 from appliance.documents.readers.source import Source
 from appliance.documents.reasons import RefusalError
+from appliance.documents.versions import reader_label
 from appliance.documents.xml import Element, attribute, children, descendants, find, parse_xml
 
 _CONTAINER = "META-INF/container.xml"
@@ -41,7 +42,7 @@ def read_epub(source: Source, archive: Archive, builder: DocumentBuilder) -> str
         source.host.report_progress(number, len(names))
     if missing:
         builder.notice("damaged_part", f"{len(missing)} of {len(names)} chapters are missing from the file")
-    return "epub/1"
+    return reader_label("epub")
 
 
 def _refuse_locked(archive: Archive, builder: DocumentBuilder) -> None:

@@ -12,6 +12,7 @@ from appliance.documents.encoding import decode
 from appliance.documents.model import HiddenCause
 from appliance.documents.readers.source import Source
 from appliance.documents.readers.styles import Styles
+from appliance.documents.versions import reader_label
 
 _META_CHARSET = re.compile(rb"<meta[^>]{0,400}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
 _XML_ENCODING = re.compile(rb"<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]+)", re.I)
@@ -106,7 +107,7 @@ def read_html(source: Source, builder: DocumentBuilder) -> str:
         builder.metadata = replace(
             builder.metadata, title=page.title, author=page.author, language=page.language
         )
-    return "html/1"
+    return reader_label("html")
 
 
 def append_html(text: str, builder: DocumentBuilder, *, is_xhtml: bool = False) -> PageFacts:

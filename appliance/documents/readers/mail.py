@@ -17,6 +17,7 @@ from appliance.documents.readers.attachments import ReadAttached, attach
 from appliance.documents.readers.html import append_html
 from appliance.documents.readers.source import Source
 from appliance.documents.reasons import RefusalError
+from appliance.documents.versions import reader_label
 
 _SHOWN_FIELDS = ("From", "To", "Cc", "Date")
 _MAILBOX_START = re.compile(rb"^From [^\n]*\n(?=[!-9;-~]+:)", re.M)
@@ -39,7 +40,7 @@ def read_mail(source: Source, builder: DocumentBuilder, read: ReadAttached, *, i
             source.host.report_progress(number, len(messages))
     if not source.depth and len(messages) == 1:
         _note_metadata(message_from_bytes(messages[0], policy=compat32), builder)
-    return "mail/1"
+    return reader_label("mail")
 
 
 def _split(data: bytes) -> Iterator[bytes]:

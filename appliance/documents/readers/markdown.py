@@ -14,6 +14,7 @@ from appliance.documents.builder import DocumentBuilder
 from appliance.documents.model import Span
 from appliance.documents.readers.source import Source
 from appliance.documents.readers.text import mark_paragraphs, read_characters, trimmed
+from appliance.documents.versions import reader_label
 
 _FRONT_MATTER = re.compile(r"\A---[^\S\n]*\n.*?\n(?:---|\.\.\.)[^\S\n]*(?:\n|\Z)", re.S)
 _FRONT_TITLE = re.compile(r"^title:[^\S\n]*['\"]?(.+?)['\"]?[^\S\n]*$", re.M | re.I)
@@ -33,7 +34,7 @@ def read_markdown(source: Source, builder: DocumentBuilder) -> str:
     for token in _block_tokens(text[front_end:]):
         layout.take(token)
     layout.fill_gap(len(text))
-    return "markdown/1"
+    return reader_label("markdown")
 
 
 def _block_tokens(text: str) -> Iterator[Token]:

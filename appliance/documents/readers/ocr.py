@@ -6,6 +6,7 @@ import re
 
 from appliance.documents.builder import DocumentBuilder
 from appliance.documents.readers.source import Source
+from appliance.documents.versions import reader_label
 
 _BLANK_LINES = re.compile(r"\n\s*\n")
 
@@ -17,11 +18,11 @@ def read_picture(source: Source, builder: DocumentBuilder) -> str:
     if not source.host.has_ocr:
         builder.has_unread_pictures = True
         builder.pages_without_text.append(builder.page_count)
-        return "picture/1"
+        return reader_label("picture")
     text = source.host.recognise(bytes(source.data))
     if not append_recognised(builder, text):
         builder.pages_without_text.append(builder.page_count)
-    return "picture/1 tesseract"
+    return f"{reader_label('picture')} tesseract"
 
 
 def append_recognised(builder: DocumentBuilder, text: str) -> bool:

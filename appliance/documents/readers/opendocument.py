@@ -10,6 +10,7 @@ from appliance.documents.builder import DocumentBuilder
 from appliance.documents.readers.delimited import looks_like_header
 from appliance.documents.readers.source import Source
 from appliance.documents.reasons import RefusalError
+from appliance.documents.versions import reader_label
 from appliance.documents.xml import Element, attribute, children, descendants, find, parse_xml
 
 _MAX_REPEAT = 64
@@ -35,7 +36,7 @@ def read_opendocument(source: Source, archive: Archive, builder: DocumentBuilder
             if office.tag not in ("spreadsheet", "presentation"):
                 builder.begin_segment("section", "")
             _read_blocks(office, builder, depth=0)
-    return "opendocument/1"
+    return reader_label("opendocument")
 
 
 def _read_blocks(parent: Element, builder: DocumentBuilder, depth: int) -> None:

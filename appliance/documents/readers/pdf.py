@@ -25,6 +25,7 @@ from appliance.documents.readers.pdf_layout import Style, append_page, learn_sty
 from appliance.documents.readers.pdf_lines import Line, PageText, page_text
 from appliance.documents.readers.source import Source
 from appliance.documents.reasons import RefusalError
+from appliance.documents.versions import pdf_label
 
 _SAMPLE_PAGES = 40
 _MAX_PAGES = 100_000
@@ -58,7 +59,7 @@ def read_pdf(source: Source, builder: DocumentBuilder, read: ReadAttached) -> st
         append_attachments(document, source, builder, read)
     finally:
         document.close()
-    return f"pdf/1 pypdfium2 {pypdfium2.PYPDFIUM_INFO.version}"
+    return pdf_label(load_library())
 
 
 def _open(source: Source) -> pypdfium2.PdfDocument:

@@ -11,6 +11,7 @@ from appliance.documents.model import HiddenCause
 from appliance.documents.readers.opc import main_part, note_properties, related, relations
 from appliance.documents.readers.source import Source
 from appliance.documents.reasons import RefusalError
+from appliance.documents.versions import reader_label
 from appliance.documents.xml import Element, attribute, children, descendants, find, parse_xml
 
 _TITLES = ("title", "ctrTitle")
@@ -45,7 +46,7 @@ def read_pptx(source: Source, archive: Archive, builder: DocumentBuilder) -> str
             builder.notice("damaged_part", f"slide {number} cannot be read: {exc.message}")
         source.host.report_progress(number, len(names))
     builder.page_count += len(names)
-    return "pptx/1"
+    return reader_label("pptx")
 
 
 def _size(element: Element | None) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from appliance.documents.builder import DocumentBuilder
 from appliance.documents.readers.source import Source
 from appliance.documents.reasons import RefusalError
+from appliance.documents.versions import reader_label
 
 _TOKEN = re.compile(
     rb"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})|\\([^a-z'])|([{}])|[\r\n]+|([^\\{}\r\n]+)|\\", re.I
@@ -182,7 +183,7 @@ def read_rtf(source: Source, builder: DocumentBuilder) -> str:
     if reader.cells:
         reader.rows.append(reader.cells)
     reader.end_paragraph()
-    return "rtf/1"
+    return reader_label("rtf")
 
 
 def _fonts(data: bytes) -> dict[int, str]:

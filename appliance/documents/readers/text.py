@@ -7,6 +7,7 @@ import re
 from appliance.documents.builder import DocumentBuilder, clean
 from appliance.documents.encoding import decode
 from appliance.documents.readers.source import Source
+from appliance.documents.versions import reader_label
 
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+|\f")
 _DEFINITIONS = {
@@ -42,7 +43,7 @@ def read_text(source: Source, builder: DocumentBuilder) -> str:
     builder.begin_segment("section", "")
     offset = builder.append_raw(text)
     mark_paragraphs(builder, text, 0, len(text), offset)
-    return "text/1"
+    return reader_label("text")
 
 
 def read_code(source: Source, builder: DocumentBuilder, language: str) -> str:
@@ -56,7 +57,7 @@ def read_code(source: Source, builder: DocumentBuilder, language: str) -> str:
         first, last = trimmed(text, start, end, keeps_indent=True)
         if first < last:
             builder.mark_code(offset + first, offset + last, language=language, symbol=symbol)
-    return "code/1"
+    return reader_label("code")
 
 
 def read_characters(source: Source, builder: DocumentBuilder) -> str:

@@ -13,6 +13,7 @@ from appliance.documents.readers.source import Source
 from appliance.documents.readers.xlsx_cells import CellFormats, read_formats
 from appliance.documents.readers.xlsx_sheet import Sheet, SheetRow, column_letters, parse_sheet
 from appliance.documents.reasons import RefusalError
+from appliance.documents.versions import reader_label
 from appliance.documents.xml import Element, attribute, children, descendants, find, parse_xml
 
 
@@ -46,7 +47,7 @@ def read_xlsx(source: Source, archive: Archive, builder: DocumentBuilder) -> str
         if relation is not None and relation.kind == "worksheet":
             _read_sheet(book, sheet, relation, number)
         source.host.report_progress(number, len(sheets))
-    return "xlsx/1"
+    return reader_label("xlsx")
 
 
 def _first(

@@ -25,6 +25,8 @@ class Dying(QuietListener):
 
 
 def main(data: str, embedder: str, folder: str, die_after_files: int, die_after_vectors: int) -> None:
+    """Add a folder; below 0 `die_after_vectors` leaves the vectors out."""
+
     def on_progress(done: int, left: int) -> None:
         if die_after_vectors and done >= die_after_vectors:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -34,7 +36,8 @@ def main(data: str, embedder: str, folder: str, die_after_files: int, die_after_
         report = library.ingestion.add(
             find_files([folder]), owner="local", collection="c", listener=Dying(die_after_files)
         )
-        library.fill_vectors(on_progress)
+        if die_after_vectors >= 0:
+            library.fill_vectors(on_progress)
         sys.stdout.write(json.dumps({"added": report.count("added"), "unchanged": report.count("unchanged")}))
 
 

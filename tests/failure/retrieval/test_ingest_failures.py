@@ -76,8 +76,8 @@ def test_two_runs_at_once_double_nothing(tmp_path: Path, embedder_folder: Path, 
 def test_a_full_disk_is_said_and_a_later_run_completes(tmp_path: Path, embedder_folder: Path) -> None:
     script = (
         "set -e; mkdir -p $1; mount -t tmpfs -o size=1m tmpfs $1; mkdir $1/data; "
-        "$2 -m tests.failure.retrieval.ingest_workload $1/data $3 $4 0 0; echo; "
-        "mount -o remount,size=60m $1; $2 -m tests.failure.retrieval.ingest_workload $1/data $3 $4 0 0"
+        "$2 -m tests.failure.retrieval.ingest_workload $1/data $3 $4 0 -1; echo; "
+        "mount -o remount,size=60m $1; $2 -m tests.failure.retrieval.ingest_workload $1/data $3 $4 0 -1"
     )
     folder = tmp_path / "papers"
     folder.mkdir()

@@ -85,16 +85,17 @@ def test_a_file_that_breaks_keeps_its_old_text_and_says_so(library: Library, fol
 def test_what_an_older_reader_made_of_a_file_is_read_again_and_that_is_said(
     library: Library, folder: Path
 ) -> None:
-    (folder / "empty.txt").touch()
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7\nnothing")
     add(library, folder)
+    assert "unchanged since" in add(library, folder / "broken.pdf").results[0].message
     with library.store.database.transaction() as connection:
         connection.execute("UPDATE documents SET parser = 'markdown/0' WHERE name = 'leave.md'")
-        connection.execute("UPDATE documents SET parser = 'all/0' WHERE name = 'empty.txt'")
+        connection.execute("UPDATE documents SET parser = 'all/0' WHERE name = 'broken.pdf'")
     report = add(library, folder)
     assert outcomes(report) == {"updated": 1, "unchanged": 2, "failed": 1}
     messages = {Path(result.source).name: result.message for result in report.results}
     assert messages["leave.md"] == "read again: the reader changed from markdown/0 to markdown/1"
-    assert "unchanged since" not in messages["empty.txt"]
+    assert "unchanged since" not in messages["broken.pdf"]
     assert outcomes(add(library, folder)) == {"unchanged": 3, "failed": 1}
     assert library.store.counts(OWNER).chunks == 3
 
