@@ -33,7 +33,9 @@ class FormatCompiler:
         return self._executor.submit(self._compile, admitted)
 
     def _compile(self, admitted: Admitted) -> CompiledFormat:
-        return self._opened().compile(admitted)
+        compiled = self._opened().compile(admitted)
+        _ = compiled.shortest  # searched for here, where no answer waits for it
+        return compiled
 
     def _opened(self) -> GrammarCompiler:
         self._is_prepared = True

@@ -135,6 +135,9 @@ class Slot:
     def _begin_constrained(self, base: list[int]) -> None:
         try:
             self.constrained = self.constrain(self, base)
+        except ConstraintFailedError as error:
+            self._refuse(error)
+            return
         except ApplianceError as error:
             self.fail(error.to_failure())
             return

@@ -24,13 +24,12 @@ class ClosingWatch:
         self._reserve = _MARGIN
         self.safe_tokens = 0
 
-    def fits_from_start(self, constraint: Constraint) -> bool:
-        """Whether any closing of the empty text fits the budget."""
-        closing = find_closing(constraint, self._max_tokens, is_json=self._is_json, examples=self._examples)
-        if closing is None:
+    def fits_from_start(self, shortest: Sequence[int] | None) -> bool:
+        """Whether the shortest text fits the budget."""
+        if shortest is None or len(shortest) > self._max_tokens:
             return False
-        self._reserve = _MARGIN + len(closing)
-        self._plan_next_look(0, len(closing))
+        self._reserve = _MARGIN + len(shortest)
+        self._plan_next_look(0, len(shortest))
         return True
 
     def go_back(self, written: int) -> None:

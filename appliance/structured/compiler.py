@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from appliance.core.errors import SchemaRejectedError
 from appliance.structured.admission import Admitted
+from appliance.structured.closing import find_closing
 from appliance.structured.constraint import Constraint
 from appliance.structured.grammar import parser_limits
 from appliance.structured.vocabulary import TokenVocabulary
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher
 
 _CACHE_SIZE: Final = 64
+_LONGEST_SHORTEST: Final = 1 << 20
 
 
 class CompiledFormat:
@@ -28,6 +31,14 @@ class CompiledFormat:
     def start(self) -> Constraint:
         """Return a constraint at the beginning of the text."""
         return Constraint(self._matcher.deep_copy(), self.vocabulary)
+
+    @cached_property
+    def shortest(self) -> list[int] | None:
+        """The shortest text known to satisfy the format, as tokens; `None` when the search finds none."""
+        admitted = self.admitted
+        return find_closing(
+            self.start(), _LONGEST_SHORTEST, is_json=admitted.is_json, examples=admitted.examples
+        )
 
 
 class GrammarCompiler:

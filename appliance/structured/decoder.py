@@ -120,6 +120,7 @@ class ConstrainedDecoder:
         self._admitted = compiled.admitted
         self._vocabulary = compiled.vocabulary
         self._constraint = compiled.start()
+        self._shortest = compiled.shortest
         self._options = options
         self._choose = choose
         self._scorer = scorer
@@ -201,7 +202,7 @@ class ConstrainedDecoder:
         return self._outcome(0)
 
     def _begin(self) -> None:
-        if not self._watch.fits_from_start(self._constraint):
+        if not self._watch.fits_from_start(self._shortest):
             message = f"no valid text closes within max_tokens = {self._options.max_tokens}"
             self._fail([Problem(pointer="", keyword="max_tokens", message=message)])
             return
