@@ -40,6 +40,10 @@ _TABLE: dict[FailureKind, _Row] = {
 }
 
 
+# The field that asks for what a model cannot do.
+_FIELDS = {"json_schema": "response_format", "logprobs": "logprobs", "tools": "tools"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """An error as it is answered. `param` names the field of the request that is wrong."""
@@ -114,7 +118,7 @@ def problem_of(error: ApplianceError) -> Problem:
 def problem_of_failure(failure: Failure) -> Problem:
     """Return how a failure inside a stream is answered."""
     row = _TABLE[failure.kind]
-    pointer = failure.details.get("pointer")
+    pointer = failure.details.get("pointer") or _FIELDS.get(str(failure.details.get("missing")))
     return Problem(
         status=row.status,
         type=row.type,

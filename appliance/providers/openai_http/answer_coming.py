@@ -18,7 +18,9 @@ class AnswerComing:
     """Takes the events of one answer. `is_done` once the server closed it, `is_cancelled` once we did."""
 
     def __init__(self, clock: Clock, server: str, request: GenerateRequest) -> None:
-        self.chunks = AnswerChunks(server, is_wrapped=is_wrapped(request.output))
+        self.chunks = AnswerChunks(
+            server, is_wrapped=is_wrapped(request.output), top_logprobs=request.sampling.top_logprobs
+        )
         self.server = server
         self.is_done = False
         self.is_cancelled = False

@@ -34,6 +34,7 @@ _STANDARD = frozenset(
         "logit_bias",
         "stop",
         "max_tokens",
+        "top_logprobs",
     )
 )
 # What changes nothing once the most likely token is always taken.
@@ -50,6 +51,7 @@ def request_body(
     """
     body: JsonObject = {"model": model, "messages": wire_messages(request), "stream": True}
     body |= _sampling(request.sampling, dialect) | _output(request.output) | _tools(request)
+    body |= _logprobs(request)
     if asks_usage:
         body["stream_options"] = {"include_usage": True}
     if dialect.reports_progress:
@@ -130,6 +132,19 @@ def _sampling(sampling: SamplingParams, dialect: Dialect) -> JsonObject:
     if sampling.logit_bias:
         body["logit_bias"] = {str(token_id): bias for token_id, bias in sampling.logit_bias.items()}
     return body
+
+
+def _logprobs(request: GenerateRequest) -> JsonObject:
+    """Ask for one alternative at least: some servers take none of them for none at all."""
+    top = request.sampling.top_logprobs
+    if top is None:
+        return {}
+    if is_wrapped(request.output):
+        raise InvalidRequestError(
+            "a server over HTTP writes a choice or a pattern as a JSON string, whose tokens are not those of the text",
+            hint="ask for no log probabilities, or use a JSON Schema",
+        )
+    return {"logprobs": True, "top_logprobs": max(1, top)}
 
 
 def _check_taken(sampling: SamplingParams, dialect: Dialect) -> None:

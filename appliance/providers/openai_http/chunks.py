@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.core.errors import ProviderUnavailableError
 from appliance.core.events import (
@@ -14,9 +14,11 @@ from appliance.core.events import (
     ToolCallDelta,
     UsageReported,
 )
+from appliance.core.logprobs import TokenLogprob
 from appliance.core.usage import FinishReason, Usage
 from appliance.providers.openai_http.failures import error_in_stream, withheld
 from appliance.providers.openai_http.foreign_json import at, count_at, list_at, number_at, parsed, text_at
+from appliance.providers.openai_http.logprobs import logprobs_in
 
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -44,12 +46,15 @@ class AnswerChunks:
 
     Args:
         is_wrapped: the text is a JSON string, of which the value is given when it is whole.
+        top_logprobs: how many alternatives were asked for beside the log-probability of each token.
     """
 
-    def __init__(self, server: str, *, is_wrapped: bool = False) -> None:
+    def __init__(self, server: str, *, is_wrapped: bool = False, top_logprobs: int | None = None) -> None:
         self._server = server
         self._is_wrapped = is_wrapped
         self._wrapped: list[str] = []
+        self._top_logprobs = top_logprobs
+        self._logprobs: list[TokenLogprob] = []
         self._calls = _CallNumbers()
         self.finish_reason: FinishReason | None = None
         self.usage: Usage | None = None
@@ -99,7 +104,7 @@ class AnswerChunks:
         choices = list_at(chunk, "choices")
         if not choices:
             return []
-        events = self._delta(at(choices[0], "delta"))
+        events = self._with_logprobs(self._delta(at(choices[0], "delta")), choices[0])
         if reason := text_at(choices[0], "finish_reason"):
             self.finish_reason = self._reason(reason)
         return events
@@ -120,6 +125,17 @@ class AnswerChunks:
             self.written_characters += len(event.name) + len(event.arguments_delta)
             events.append(event)
         return events
+
+    def _with_logprobs(self, events: list[StreamEvent], choice: object) -> list[StreamEvent]:
+        """Give the tokens of a chunk to its text; those of a character that is not whole yet wait for it."""
+        if self._top_logprobs is None or (events and not any(isinstance(e, TextDelta) for e in events)):
+            return events
+        self._logprobs += logprobs_in(choice, self._top_logprobs)
+        return [self._scored(each) if isinstance(each, TextDelta) else each for each in events]
+
+    def _scored(self, delta: TextDelta) -> TextDelta:
+        logprobs, self._logprobs = tuple(self._logprobs), []
+        return replace(delta, logprobs=logprobs)
 
     def _reason(self, stated: str) -> FinishReason:
         if stated == "content_filter":

@@ -23,6 +23,7 @@ _WORD = "zq7x"
 _TOOL = "report_zq7x"
 _PROBE_S = 60.0
 _KEPT_S = 7 * 86_400.0
+_NAMES: tuple[Capability, ...] = ("json_schema", "tools", "streaming_usage", "logprobs")
 
 
 class Probes:
@@ -37,7 +38,7 @@ class Probes:
         self._folder = folder
 
     async def capabilities(self, model: str, identity: Sequence[str]) -> frozenset[Capability]:
-        """Return which of `json_schema`, `tools` and `streaming_usage` the server showed.
+        """Return which of `json_schema`, `tools`, `streaming_usage` and `logprobs` the server showed.
 
         `identity` tells one set of weights behind one server from another. An outcome is kept unless the
         server could not be asked.
@@ -48,11 +49,13 @@ class Probes:
         path = self._path(model, identity)
         if (known := _read(path)) is not None:
             return known
-        names: tuple[Capability, ...] = ("json_schema", "tools", "streaming_usage")
         shown = await asyncio.gather(
-            self._holds_schemas(model), self._calls_tools(model), self._reports_usage(model)
+            self._holds_schemas(model),
+            self._calls_tools(model),
+            self._reports_usage(model),
+            self._gives_logprobs(model),
         )
-        found = frozenset(name for name, is_shown in zip(names, shown, strict=True) if is_shown)
+        found = frozenset(name for name, is_shown in zip(_NAMES, shown, strict=True) if is_shown)
         _write(path, found)
         return found
 
@@ -81,11 +84,16 @@ class Probes:
         return bool(calls) and text_at(calls[0], "function", "name") == _TOOL
 
     async def _reports_usage(self, model: str) -> bool:
-        body = _body(model, "Say hello.") | {
-            "max_tokens": 1,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
+        return b'"completion_tokens"' in await self._streamed(
+            model, {"stream_options": {"include_usage": True}}
+        )
+
+    async def _gives_logprobs(self, model: str) -> bool:
+        return b'"top_logprobs"' in await self._streamed(model, {"logprobs": True, "top_logprobs": 1})
+
+    async def _streamed(self, model: str, changes: JsonObject) -> bytes:
+        """Return a short stream, or nothing where the server does not take the request."""
+        body = _body(model, "Say hello.") | {"max_tokens": 1, "stream": True} | changes
         received = bytearray()
         try:
             async with (
@@ -94,27 +102,31 @@ class Probes:
             ):
                 async for piece in pieces:
                     received += piece
-        except InvalidRequestError:
-            return False
-        return b'"completion_tokens"' in received
+        except ApplianceError as exc:
+            if not _is_refusal(exc):
+                raise
+            return b""
+        return bytes(received)
 
     async def _asked(self, body: JsonObject) -> object:
         """Return the answer, or nothing where the server does not take the request."""
         try:
             return await self._connection.post("/v1/chat/completions", body, timeout_s=_PROBE_S)
-        except InvalidRequestError:
-            return None
         except ApplianceError as exc:
-            # Servers also answer 500 to a feature that they lack; one that is down fails the other probes too.
-            if exc.details.get("status") in (500, 501):
-                return None
-            raise
+            if not _is_refusal(exc):
+                raise
+            return None
 
     def _path(self, model: str, identity: Sequence[str]) -> Path | None:
         if self._folder is None:
             return None
-        name = sha256(json.dumps([self._connection.url, model, *identity]).encode()).hexdigest()
+        name = sha256(json.dumps([self._connection.url, model, *identity, *_NAMES]).encode()).hexdigest()
         return self._folder / f"{name}.json"
+
+
+def _is_refusal(error: ApplianceError) -> bool:
+    """Servers also answer 500 to a feature that they lack; one that is down fails the other probes too."""
+    return isinstance(error, InvalidRequestError) or error.details.get("status") in (500, 501)
 
 
 def _body(model: str, text: str) -> JsonObject:

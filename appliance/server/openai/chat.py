@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import assert_never
 
@@ -22,6 +22,7 @@ from appliance.core.events import (
     ToolCallDelta,
     UsageReported,
 )
+from appliance.core.logprobs import TokenLogprob
 from appliance.core.results import GenerateSuccess
 from appliance.server.event_stream import DONE, EventStream, Frame, comment, frame
 from appliance.server.merging import NumberedEvent
@@ -35,6 +36,7 @@ from appliance.server.openai.answers import (
 )
 from appliance.server.openai.chat_request import ChatOrder, chat_order
 from appliance.server.openai.chat_wire import ChatBody
+from appliance.server.openai.logprobs import chat_logprobs
 from appliance.server.services import ChatCaller, ServicesOf
 from appliance.server.wire import JsonObject, ignored_headers
 
@@ -66,14 +68,14 @@ def completion_json(order: ChatOrder, answers: list[GenerateSuccess]) -> JsonObj
         "object": "chat.completion",
         "created": int(time.time()),
         "model": answers[0].model.name,
-        "choices": [_choice_json(number, answer) for number, answer in enumerate(answers)],
+        "choices": [_choice_json(order, number, answer) for number, answer in enumerate(answers)],
         "usage": usage_json(added([answer.usage for answer in answers])),
         "system_fingerprint": fingerprint(answers[0]),
         "appliance": receipt_json(order.requests[0], answers, order.ignored),
     }
 
 
-def _choice_json(number: int, answer: GenerateSuccess) -> JsonObject:
+def _choice_json(order: ChatOrder, number: int, answer: GenerateSuccess) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": answer.message.text, "refusal": None}
     if answer.message.reasoning:
         message["reasoning_content"] = answer.message.reasoning
@@ -83,7 +85,7 @@ def _choice_json(number: int, answer: GenerateSuccess) -> JsonObject:
     return {
         "index": number,
         "message": message,
-        "logprobs": None,
+        "logprobs": chat_logprobs(order.requests[number].sampling, answer.logprobs),
         "finish_reason": answer.finish_reason,
     }
 
@@ -109,7 +111,7 @@ class ChatFrames:
             async for number, event in events:
                 match event:
                     case TextDelta():
-                        yield self._delta(number, {"content": event.text})
+                        yield self._delta(number, {"content": event.text}, event.logprobs)
                     case ReasoningDelta():
                         yield self._delta(number, {"reasoning_content": event.text})
                     case ToolCallDelta():
@@ -129,11 +131,15 @@ class ChatFrames:
             yield frame({**self._chunk([]), **self._totals()})
         yield DONE
 
-    def _delta(self, number: int, delta: Mapping[str, object]) -> Frame:
+    def _delta(
+        self, number: int, delta: Mapping[str, object], logprobs: Sequence[TokenLogprob] = ()
+    ) -> Frame:
         if number not in self._has_role:
             self._has_role.add(number)
             delta = {"role": "assistant", **delta}
-        return frame(self._chunk([_chunk_choice(number, delta, None)]))
+        sampling = self._order.requests[number].sampling
+        told = chat_logprobs(sampling, logprobs) if logprobs else None
+        return frame(self._chunk([{**_chunk_choice(number, delta, None), "logprobs": told}]))
 
     def _ending(self, number: int, ending: Completed) -> Frame:
         role = {} if number in self._has_role else {"role": "assistant", "content": ""}

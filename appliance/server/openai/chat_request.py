@@ -62,7 +62,10 @@ def chat_order(body: ChatBody, *, owner: str, model: str, usual: SamplingParams)
     request = GenerateRequest(
         conversation=conversation_of(body.messages),
         model=model,
-        sampling=sampling_of(usual, body, max_tokens=_max_tokens(body)),
+        sampling=replace(
+            sampling_of(usual, body, max_tokens=_max_tokens(body)),
+            top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        ),
         output=_output(body.response_format),
         tools=_tools(body.tools or ()),
         tool_choice=_tool_choice(body.tool_choice),
@@ -92,11 +95,12 @@ def several(request: GenerateRequest, count: int) -> tuple[GenerateRequest, ...]
 
 
 def _refuse_unserved(body: ChatBody) -> None:
-    if body.logprobs or body.top_logprobs:
+    if body.top_logprobs is not None and not body.logprobs:
         raise refused(
-            "log probabilities are not served: the engine gives tokens, not their scores",
-            param="logprobs" if body.logprobs else "top_logprobs",
-            hint="leave it out",
+            "top_logprobs needs logprobs",
+            param="top_logprobs",
+            code="invalid_value",
+            hint="say logprobs: true",
         )
     if body.functions is not None or body.function_call is not None:
         name = "functions" if body.functions is not None else "function_call"

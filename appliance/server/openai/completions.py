@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Request
@@ -15,6 +16,7 @@ from starlette.responses import Response
 from appliance.config import Settings
 from appliance.core.errors import error_of
 from appliance.core.events import Completed, Failed, PrefillProgress, TextDelta
+from appliance.core.logprobs import MOST_TOP_LOGPROBS
 from appliance.core.messages import Conversation, UserMessage
 from appliance.core.requests import GenerateRequest
 from appliance.core.results import GenerateSuccess
@@ -24,6 +26,7 @@ from appliance.server.openai.answering import answered, begun
 from appliance.server.openai.answers import added, fingerprint, receipt_json, usage_json
 from appliance.server.openai.chat_request import ChatOrder, several
 from appliance.server.openai.chat_wire import SamplingWire, StreamOptions
+from appliance.server.openai.logprobs import OlderLogprobs
 from appliance.server.openai.sampling import deadline_of, sampling_of
 from appliance.server.problems import refused
 from appliance.server.services import ChatCaller, ServicesOf
@@ -45,7 +48,7 @@ class CompletionBody(SamplingWire):
     stream_options: StreamOptions | None = None
     best_of: int | None = None
     echo: bool | None = None
-    logprobs: int | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MOST_TOP_LOGPROBS)] | None = None
     suffix: Text | None = None
     user: str | None = None
 
@@ -68,7 +71,9 @@ async def completion(
 def _order(body: CompletionBody, model: str, owner: str, settings: Settings) -> ChatOrder:
     _refuse_unserved(body)
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    sampling = sampling_of(settings.default_sampling(), body, max_tokens=body.max_tokens)
+    sampling = replace(
+        sampling_of(settings.default_sampling(), body, max_tokens=body.max_tokens), top_logprobs=body.logprobs
+    )
     requests = [
         request
         for prompt in prompts
@@ -97,14 +102,12 @@ def _order(body: CompletionBody, model: str, owner: str, settings: Settings) -> 
 
 
 def _refuse_unserved(body: CompletionBody) -> None:
-    if body.logprobs is not None:
-        raise refused("log probabilities are not served", param="logprobs", hint="leave it out")
     if body.echo:
         raise refused("the prompt is not repeated in the answer", param="echo", hint="leave it out")
     if body.suffix:
         raise refused("filling in before a suffix is not served", param="suffix")
     if body.best_of is not None and body.best_of > (body.n or 1):
-        raise refused("best_of needs scores that the engine does not give", param="best_of", hint="use n")
+        raise refused("answers are not compared here", param="best_of", hint="use n")
     if body.stream_options is not None and not body.stream:
         raise refused("stream_options needs stream", param="stream_options", code="invalid_value")
 
@@ -116,7 +119,10 @@ def _completion_json(order: ChatOrder, answers: list[GenerateSuccess]) -> JsonOb
         "created": int(time.time()),
         "model": answers[0].model.name,
         "choices": [
-            _choice(number, answer.message.text, answer.finish_reason)
+            {
+                **_choice(number, answer.message.text, answer.finish_reason),
+                "logprobs": OlderLogprobs(order.requests[number].sampling).json(answer.logprobs),
+            }
             for number, answer in enumerate(answers)
         ],
         "usage": usage_json(added([answer.usage for answer in answers])),
@@ -127,6 +133,7 @@ def _completion_json(order: ChatOrder, answers: list[GenerateSuccess]) -> JsonOb
 
 async def _frames(order: ChatOrder, events: AsyncGenerator[NumberedEvent]) -> AsyncGenerator[Frame]:
     endings: list[Completed] = []
+    logprobs = [OlderLogprobs(request.sampling) for request in order.requests]
     chunk: JsonObject = {
         "id": f"cmpl-{order.id}",
         "object": "text_completion",
@@ -137,7 +144,9 @@ async def _frames(order: ChatOrder, events: AsyncGenerator[NumberedEvent]) -> As
         async for number, event in events:
             match event:
                 case TextDelta():
-                    yield frame({**chunk, "choices": [_choice(number, event.text, None)]})
+                    choice = _choice(number, event.text, None)
+                    choice["logprobs"] = logprobs[number].json(event.logprobs)
+                    yield frame({**chunk, "choices": [choice]})
                 case PrefillProgress():
                     yield comment(f"prefill {event.processed_tokens}/{event.total_tokens}")
                 case Completed():

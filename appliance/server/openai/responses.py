@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from appliance.core.events import Completed, Failed, PrefillProgress, TextDelta, ToolCallDelta
+from appliance.core.logprobs import TokenLogprob
 from appliance.core.messages import ToolCall
 from appliance.core.requests import GenerateRequest
 from appliance.core.results import GenerateSuccess
@@ -20,7 +21,8 @@ from appliance.server.event_stream import EventStream, Frame, comment, frame
 from appliance.server.merging import NumberedEvent
 from appliance.server.openai.answering import answered, begun
 from appliance.server.openai.answers import receipt_json
-from appliance.server.openai.responses_request import response_request
+from appliance.server.openai.logprobs import token_logprobs
+from appliance.server.openai.responses_request import LOGPROBS, response_request
 from appliance.server.openai.responses_wire import IGNORED, ResponsesBody
 from appliance.server.problems import problem_of_failure
 from appliance.server.services import ChatCaller, ServicesOf
@@ -38,7 +40,8 @@ async def create_response(
     asked = response_request(
         body, owner=caller.owner, model=services.model(body.model), usual=settings.default_sampling()
     )
-    ignored = stated_names(body, IGNORED)
+    served = {"include"} if body.include == [LOGPROBS] else set()
+    ignored = tuple(name for name in stated_names(body, IGNORED) if name not in served)
     headers = {"x-request-id": asked.request_id, **ignored_headers(ignored)}
     writing = _Writing(body=body, asked=asked, ignored=ignored)
     if body.stream:
@@ -60,10 +63,12 @@ class _Writing:
     created_s: int = field(default_factory=lambda: int(time.time()))
     sequence: int = 0
     text: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
     calls: dict[int, ToolCall] = field(default_factory=dict)
 
     def whole(self, answer: GenerateSuccess) -> JsonObject:
         """Return a whole response."""
+        self.logprobs.extend(answer.logprobs)
         items = self._items(answer.message.text, answer.message.tool_calls)
         return self._response(
             _status(answer.finish_reason), items, answer.usage, answer, model=answer.model.name
@@ -77,7 +82,7 @@ class _Writing:
             async for _, event in events:
                 match event:
                     case TextDelta():
-                        for each in self._text_delta(event.text):
+                        for each in self._text_delta(event):
                             yield each
                     case ToolCallDelta():
                         for each in self._call_delta(event):
@@ -93,14 +98,16 @@ class _Writing:
                     case _:
                         pass
 
-    def _text_delta(self, text: str) -> list[Frame]:
+    def _text_delta(self, delta: TextDelta) -> list[Frame]:
         frames: list[Frame] = []
         if not self.text:
             item = {**self._message_item(""), "status": "in_progress", "content": []}
             frames.append(self._event("response.output_item.added", output_index=0, item=item))
-            frames.append(self._text_event("response.content_part.added", part=_output_text("")))
-        self.text.append(text)
-        frames.append(self._text_event("response.output_text.delta", delta=text, logprobs=[]))
+            frames.append(self._text_event("response.content_part.added", part=_output_text("", ())))
+        self.text.append(delta.text)
+        self.logprobs.extend(delta.logprobs)
+        logprobs = token_logprobs(delta.logprobs)
+        frames.append(self._text_event("response.output_text.delta", delta=delta.text, logprobs=logprobs))
         return frames
 
     def _call_delta(self, delta: ToolCallDelta) -> list[Frame]:
@@ -145,8 +152,8 @@ class _Writing:
 
     def _text_done(self, text: str) -> list[Frame]:
         return [
-            self._text_event("response.output_text.done", text=text, logprobs=[]),
-            self._text_event("response.content_part.done", part=_output_text(text)),
+            self._text_event("response.output_text.done", text=text, logprobs=token_logprobs(self.logprobs)),
+            self._text_event("response.content_part.done", part=_output_text(text, self.logprobs)),
             self._event("response.output_item.done", output_index=0, item=self._message_item(text)),
         ]
 
@@ -179,7 +186,7 @@ class _Writing:
             "type": "message",
             "status": "completed",
             "role": "assistant",
-            "content": [_output_text(text)],
+            "content": [_output_text(text, self.logprobs)],
         }
 
     def _text_event(self, kind: str, **values: object) -> Frame:
@@ -231,8 +238,13 @@ def _status(reason: FinishReason) -> str:
     return "incomplete" if reason == "length" else "completed"
 
 
-def _output_text(text: str) -> JsonObject:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+def _output_text(text: str, logprobs: Sequence[TokenLogprob]) -> JsonObject:
+    return {
+        "type": "output_text",
+        "text": text,
+        "annotations": [],
+        "logprobs": token_logprobs(logprobs),
+    }
 
 
 def _call_item_id(call: ToolCall) -> str:

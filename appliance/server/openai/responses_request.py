@@ -40,6 +40,9 @@ from appliance.server.openai.responses_wire import (
 )
 from appliance.server.problems import refused
 
+LOGPROBS = "message.output_text.logprobs"
+"""What `include` names to have log-probabilities with the text; of what it names besides, nothing is there."""
+
 _STATEFUL = ("previous_response_id", "conversation", "prompt")
 
 
@@ -57,6 +60,7 @@ def response_request(
         temperature=usual.temperature if body.temperature is None else body.temperature,
         top_p=usual.top_p if body.top_p is None else body.top_p,
         max_tokens=body.max_output_tokens or usual.max_tokens,
+        top_logprobs=(body.top_logprobs or 0) if LOGPROBS in (body.include or ()) else None,
     )
     return GenerateRequest(
         conversation=_conversation(body),
@@ -84,8 +88,10 @@ def _refuse_unserved(body: ResponsesBody) -> None:
         raise refused("responses are not made in the background", param="background")
     if body.max_tool_calls is not None:
         raise refused("the server calls no tools itself", param="max_tool_calls")
-    if body.top_logprobs:
-        raise refused("log probabilities are not served", param="top_logprobs", hint="leave it out")
+    if body.top_logprobs is not None and LOGPROBS not in (body.include or ()):
+        raise refused(
+            f"top_logprobs needs {LOGPROBS!r} in include", param="top_logprobs", code="invalid_value"
+        )
 
 
 def _conversation(body: ResponsesBody) -> Conversation:

@@ -147,7 +147,7 @@ class ResponsesBody(Wire):
     conversation: str | JsonObject | None = None
     prompt: JsonObject | None = None
     max_tool_calls: int | None = None
-    top_logprobs: int | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     include: list[str] | None = None
     reasoning: JsonObject | None = None
     truncation: Literal["disabled"] | None = None

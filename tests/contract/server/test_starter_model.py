@@ -128,3 +128,69 @@ def test_a_client_that_leaves_frees_the_model_at_once(server: LiveServer, client
     assert answer.usage is not None
     assert answer.usage.completion_tokens == 1
     assert server.services.running.count == 0
+
+
+def test_log_probabilities_come_with_the_text_whole_and_streamed(client: openai.OpenAI) -> None:
+    asked = {"model": STARTER, "messages": ASKED, "temperature": 0, "max_tokens": 8, "logprobs": True}
+    whole = client.chat.completions.create(**asked, top_logprobs=2).choices[0]
+    chunks = list(client.chat.completions.create(**asked, top_logprobs=2, stream=True))
+
+    assert whole.logprobs is not None
+    content = whole.logprobs.content or []
+    streamed = [
+        each
+        for chunk in chunks
+        if chunk.choices and chunk.choices[0].logprobs
+        for each in chunk.choices[0].logprobs.content or []
+    ]
+    assert "".join(each.token for each in content) == whole.message.content
+    assert [each.token for each in streamed] == [each.token for each in content]
+    assert all(bytes(each.bytes or []).decode() == each.token for each in content)
+    assert all(
+        each.top_logprobs[0].logprob == each.logprob > each.top_logprobs[1].logprob for each in content
+    )
+
+
+def test_each_of_several_answers_has_its_own_log_probabilities(client: openai.OpenAI) -> None:
+    asked = {"model": STARTER, "messages": ASKED, "seed": 5, "max_tokens": 8, "stop": ["ue"]}
+    scored = client.chat.completions.create(**asked, n=2, logprobs=True)
+    plain = client.chat.completions.create(**asked)
+
+    for choice in scored.choices:
+        assert choice.logprobs is not None
+        tokens = "".join(each.token for each in choice.logprobs.content or [])
+        assert choice.message.content
+        assert tokens.startswith(choice.message.content)
+    assert scored.choices[0].logprobs != scored.choices[1].logprobs
+    assert plain.choices[0].logprobs is None
+
+
+def test_the_older_form_and_responses_have_them_too(client: openai.OpenAI) -> None:
+    older = client.completions.create(
+        model=STARTER, prompt="Say a word.", logprobs=2, max_tokens=6, temperature=0
+    ).choices[0]
+    response = client.responses.create(
+        model=STARTER,
+        input="Say a word.",
+        include=["message.output_text.logprobs"],
+        top_logprobs=2,
+        max_output_tokens=16,
+        temperature=0,
+    )
+
+    assert older.logprobs is not None
+    tokens, offsets = older.logprobs.tokens or [], older.logprobs.text_offset or []
+    assert [older.text[offset:].startswith(token) for token, offset in zip(tokens, offsets, strict=True)] == [
+        True
+    ] * len(tokens)
+    assert all(token in top for token, top in zip(tokens, older.logprobs.top_logprobs or [], strict=True))
+    part = response.output[0].content[0]
+    assert "".join(each.token for each in part.logprobs) == response.output_text
+    assert (response.model_extra or {})["appliance"]["ignored"] == []
+
+
+def test_alternatives_without_log_probabilities_are_refused(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(model=STARTER, messages=ASKED, top_logprobs=2)
+
+    assert caught.value.param == "top_logprobs"

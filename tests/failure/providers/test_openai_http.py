@@ -387,7 +387,7 @@ async def test_what_was_probed_once_is_not_probed_again(tmp_path: Path) -> None:
         first, second = [await probed_at(server, tmp_path) for _ in range(2)]
 
     assert first == second
-    assert server.paths().count("/v1/chat/completions") == 3
+    assert server.paths().count("/v1/chat/completions") == 4
 
 
 async def test_a_server_that_is_down_is_not_remembered_as_unable(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from appliance.core.addresses import server_address
 from appliance.core.answer import AnswerInProgress
 from appliance.core.clock import SystemClock
 from appliance.core.events import Completed, Failed, PrefillProgress, StreamEvent, TextDelta
+from appliance.core.logprobs import TokenLogprob
 from appliance.core.messages import AssistantMessage, Conversation, UserMessage
 from appliance.core.requests import (
     ChoiceFormat,
@@ -26,6 +27,7 @@ from appliance.providers.openai_http.provider import OpenAiHttpProvider
 from benchmarks.peers.llama_server import LlamaServer
 from benchmarks.peers.programs import PeerPrograms
 from tests.conftest import STARTER, stored_model
+from tests.engine_calls import closing_engine, open_engine
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -160,3 +162,29 @@ async def test_a_prompt_that_does_not_fit_is_refused_with_both_counts(
     assert last.failure.kind == "context_overflow"
     assert last.failure.details["context_window"] == CONTEXT_WINDOW
     assert last.failure.details["prompt_tokens"] == await provider.count_tokens(asked)
+
+
+async def test_log_probabilities_are_close_to_those_of_our_engine(
+    box: tuple[OpenAiHttpProvider, str],
+) -> None:
+    provider, name = box
+    offered = await provider.capabilities(name)
+    asked = request(
+        name,
+        "What is the capital of France?",
+        sampling=SamplingParams(temperature=0.0, max_tokens=6, top_logprobs=2),
+    )
+    engine = open_engine(Path(stored_model(STARTER)), parallel=1)
+    async with closing_engine(engine):
+        ours = logprobs_of([event async for event in engine.stream(asked)])
+
+    theirs = logprobs_of(await events_of(provider, asked))
+
+    assert "logprobs" in offered.capabilities
+    assert [each.token for each in theirs] == [each.token for each in ours]
+    assert [each.logprob for each in theirs] == pytest.approx([each.logprob for each in ours], abs=0.4)
+    assert [len(each.top) for each in theirs] == [2] * len(ours)
+
+
+def logprobs_of(events: list[StreamEvent]) -> list[TokenLogprob]:
+    return [each for event in events if isinstance(event, TextDelta) for each in event.logprobs]

@@ -12,7 +12,9 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from appliance.core.clock import VirtualClock
+from appliance.core.events import TextDelta
 from appliance.core.forgetting import ForgetSubject
+from appliance.core.logprobs import TokenLogprob
 from appliance.core.messages import AssistantMessage, Conversation, ToolCall, ToolMessage, UserMessage
 from appliance.core.requests import GenerateRequest, RegexFormat, SamplingParams, ToolSpec
 from appliance.core.results import GenerateFailure, GenerateSuccess
@@ -21,7 +23,7 @@ from appliance.gateway import Gateway
 from appliance.gateway.response_cache import CACHE_FILE, ForgettableAnswers, ResponseCache
 from appliance.memory.byte_scan import scan_files
 from appliance.telemetry import Telemetry
-from tests.played_provider import Play, PlayedModel, PlayedProvider, fails, question, says
+from tests.played_provider import EVERYTHING, Play, PlayedModel, PlayedProvider, fails, question, says
 
 GREEDY = SamplingParams(temperature=0.0)
 TOOL = ToolSpec(name="clock", description="tells the time", parameters_json="{}")
@@ -67,6 +69,21 @@ async def test_the_same_question_gets_the_stored_answer_and_says_so(shelf: Shelf
     assert second.model == first.model
     assert second.handling.attempts == ()
     assert len(shelf.model.requests) == 1
+
+
+async def test_log_probabilities_are_stored_with_the_answer_that_was_asked_with_them(tmp_path: Path) -> None:
+    scored = TokenLogprob(token="é", token_bytes=(195, 169), logprob=-0.5)
+    ending = says("")[-1]
+    shelf = Shelf(tmp_path, plays=((TextDelta(text="é", logprobs=(scored,)), ending),))
+    shelf.model.capabilities = EVERYTHING | {"logprobs"}
+    request = asked(sampling=replace(GREEDY, top_logprobs=0))
+
+    first, second = await shelf.ask(request), await shelf.ask(request)
+    plain = await shelf.ask(asked())
+
+    assert (first.logprobs, second.logprobs) == ((scored,), (scored,))
+    assert (second.handling.is_from_cache, plain.handling.is_from_cache) == (True, False)
+    shelf.cache.close()
 
 
 async def test_a_fixed_seed_has_one_answer_too(shelf: Shelf) -> None:

@@ -139,3 +139,15 @@ def test_owners_are_kept_apart_in_a_prefix_cache_and_not_named() -> None:
 def test_a_prefix_that_may_be_of_another_owner_is_not_reused() -> None:
     assert body(LLAMA_SERVER, reuses_prefix=False)["cache_prompt"] is False
     assert "cache_prompt" not in body(UNKNOWN, reuses_prefix=False)
+
+
+def test_log_probabilities_are_asked_for_with_one_alternative_at_least() -> None:
+    assert "logprobs" not in body()
+    asked = body(sampling=sampled(top_logprobs=0))
+    assert (asked["logprobs"], asked["top_logprobs"]) == (True, 1)
+    assert body(sampling=sampled(top_logprobs=7))["top_logprobs"] == 7
+
+
+def test_log_probabilities_of_what_arrives_as_a_json_string_are_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="tokens are not those of the text"):
+        body(sampling=sampled(top_logprobs=0), output=ChoiceFormat(choices=("yes", "no")))

@@ -6,6 +6,7 @@ import pytest
 
 from appliance.core.errors import PolicyRejectionError, ProviderUnavailableError
 from appliance.core.events import PrefillProgress, ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
+from appliance.core.logprobs import Alternative, TokenLogprob
 from appliance.core.usage import Usage
 from appliance.providers.openai_http.chunks import AnswerChunks
 
@@ -170,3 +171,48 @@ def test_values_of_the_wrong_kind_are_no_crash_and_no_text(data: str) -> None:
 def test_an_error_inside_the_stream_is_its_error() -> None:
     with pytest.raises(ProviderUnavailableError, match="out of memory"):
         read('{"error": {"message": "out of memory", "code": 500}}')
+
+
+def scored(text: str, *entries: Json) -> str:
+    return json.dumps({"choices": [{"delta": {"content": text}, "logprobs": {"content": entries}}]})
+
+
+def read_scored(*chunks: str, top: int | None = 1) -> list[StreamEvent]:
+    answer = AnswerChunks("box", top_logprobs=top)
+    return [event for chunk in chunks for event in answer.events_of(chunk)]
+
+
+def test_log_probabilities_come_with_their_text_and_no_more_alternatives_than_asked_for() -> None:
+    other = {"token": "no", "bytes": None, "logprob": -2.0}
+    entry = {"token": "so", "bytes": [115, 111], "logprob": -0.25, "top_logprobs": [other, other]}
+
+    (event,) = read_scored(scored("so", entry))
+
+    alternative = Alternative(token="no", token_bytes=(110, 111), logprob=-2.0)
+    told = TokenLogprob(token="so", token_bytes=(115, 111), logprob=-0.25, top=(alternative,))
+    assert event == TextDelta(text="so", logprobs=(told,))
+
+
+def test_tokens_of_a_character_in_pieces_wait_for_it() -> None:
+    halves = [{"token": "?", "bytes": [byte], "logprob": -1.0} for byte in "é".encode()]
+
+    (event,) = read_scored(scored("", halves[0]), scored("é", halves[1]))
+
+    assert isinstance(event, TextDelta)
+    assert [each.token_bytes for each in event.logprobs] == [(195,), (169,)]
+
+
+@pytest.mark.parametrize("strange", [None, "-inf", float("-inf"), True, -1e300])
+def test_a_log_probability_that_is_no_number_is_as_unlikely_as_can_be(strange: object) -> None:
+    (event,) = read_scored(scored("a", {"token": "a", "logprob": strange}))
+
+    assert isinstance(event, TextDelta)
+    assert event.logprobs[0].logprob == -9999.0
+
+
+def test_log_probabilities_of_thinking_and_those_nobody_asked_for_are_left_out() -> None:
+    entry = {"token": "a", "logprob": -1.0}
+    thinking = json.dumps({"choices": [{"delta": {"reasoning": "a"}, "logprobs": {"content": [entry]}}]})
+
+    assert read_scored(thinking, scored("b")) == [ReasoningDelta(text="a"), TextDelta(text="b")]
+    assert read_scored(scored("a", entry), top=None) == [TextDelta(text="a")]
