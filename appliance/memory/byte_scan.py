@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from appliance.core.errors import InternalError, StorageError
 from appliance.storage.failures import translated
 
 _ZLIB_STARTS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x1f\x8b\x08")
@@ -19,6 +22,7 @@ _MAX_PIECE_BYTES = 1 << 20
 _MIN_NEEDLE_BYTES = 4
 # A name is written in several letter cases; a sentence lies where it lay as it was.
 _MAX_NAME_CHARACTERS = 40
+_DATABASE_ENDS = (".db", ".db-wal", ".db-shm", ".db-journal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,45 @@ def scan_files(paths: Iterable[Path], needles: Sequence[str]) -> list[ByteHit]:
     Raises:
         StorageError: a file cannot be read.
     """
+    databases: list[Path] = []
+    others: list[Path] = []
+    for path in paths:
+        (databases if path.name.endswith(_DATABASE_ENDS) else others).append(path)
+    found_apart = _scan_apart(databases, needles) if any(path.exists() for path in databases) else []
+    return found_apart + _scan_here(others, needles)
+
+
+def main() -> None:
+    """Scan the files named on standard input; the entry of the process that reads databases."""
+    wanted = json.load(sys.stdin)
+    try:
+        hits = _scan_here([Path(path) for path in wanted["paths"]], wanted["needles"])
+    except StorageError as exc:
+        json.dump({"error": str(exc), "hint": exc.hint}, sys.stdout)
+        return
+    json.dump({"hits": [{**asdict(hit), "path": str(hit.path)} for hit in hits]}, sys.stdout)
+
+
+def _scan_apart(paths: Sequence[Path], needles: Sequence[str]) -> list[ByteHit]:
+    """Scan databases in a process of its own.
+
+    Closing a file drops every lock this process holds on it (POSIX has them so), also those of SQLite;
+    another process would then remove the log that is being written.
+    """
+    wanted = {"paths": [str(path.absolute()) for path in paths], "needles": list(needles)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "appliance.memory.byte_scan"],
+        input=json.dumps(wanted), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise InternalError(f"the search of files for removed texts failed: {done.stderr[-500:]}")
+    told = json.loads(done.stdout)
+    if "error" in told:
+        raise StorageError(told["error"], hint=told["hint"])
+    return [ByteHit(path=Path(hit["path"]), needle=hit["needle"], form=hit["form"]) for hit in told["hits"]]
+
+
+def _scan_here(paths: Iterable[Path], needles: Sequence[str]) -> list[ByteHit]:
     forms = [(needle, name, form) for needle in needles for name, form in needle_forms(needle)]
     hits: list[ByteHit] = []
     for path in paths:
@@ -144,3 +187,7 @@ def _inflate(content: bytes, position: int) -> bytes:
     except zlib.error:
         pass
     return bytes(inflated)
+
+
+if __name__ == "__main__":
+    main()

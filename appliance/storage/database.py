@@ -316,5 +316,11 @@ def _end_quietly(connection: sqlite3.Connection) -> None:
 
 
 def _create_private(path: Path) -> None:
+    """Make an empty file that only its user may read, unless the file is there.
+
+    A file that is there is not opened: closing it would drop every lock that SQLite holds on it in this
+    process (POSIX has them so), and another process would then remove the log that is being written.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))

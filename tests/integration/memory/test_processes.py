@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from appliance.memory.byte_scan import scan_files
 from appliance.memory.conversations import Conversations
 from appliance.memory.journal import stop_unfinished_answers
 from appliance.memory.schema import CONVERSATIONS
@@ -25,6 +26,20 @@ conversations = Conversations(Database(Path(sys.argv[1]), [CONVERSATIONS]))
 for number in range(25):
     chat = conversations.chats.create()
     conversations.turns.add_user_turn(chat.id, f"{sys.argv[2]} {number}", parent_id=None)
+"""
+
+VISITOR = """
+import sys
+from pathlib import Path
+from appliance.memory.schema import CONVERSATIONS
+from appliance.storage.database import Database
+Database(Path(sys.argv[1]), [CONVERSATIONS]).close()
+"""
+
+READER = """
+import sqlite3, sys
+with sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True) as connection:
+    print(*(row[0] for row in connection.execute("SELECT text FROM turns")), sep="\\n")
 """
 
 ANSWERER = """
@@ -95,3 +110,30 @@ def test_an_answer_is_live_while_its_process_lives_and_stopped_once_it_is_killed
     assert repaired == 1
     assert turns.get(answer_id).text == "so far"
     database.lock_writer("serve").release()
+
+
+def test_a_second_opening_in_one_process_keeps_the_log_from_other_processes(tmp_path: Path) -> None:
+    path = tmp_path / STORE_FILE
+    first = Conversations(Database(path, [CONVERSATIONS]))
+    Database(path, [CONVERSATIONS]).close()
+    assert _written_after_another_process_left(first, path) == ["kept"]
+
+
+def test_a_search_of_the_file_keeps_the_log_from_other_processes(tmp_path: Path) -> None:
+    path = tmp_path / STORE_FILE
+    first = Conversations(Database(path, [CONVERSATIONS]))
+    first.chats.create(title="zanzibar")
+    files = [path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")]
+    assert {hit.needle for hit in scan_files(files, ["zanzibar"])} == {"zanzibar"}
+    assert _written_after_another_process_left(first, path) == ["kept"]
+
+
+def _written_after_another_process_left(conversations: Conversations, path: Path) -> list[str]:
+    """Return the questions that a new process reads, written here after another process came and went."""
+    subprocess.run([sys.executable, "-c", VISITOR, str(path)], check=True, cwd=ROOT)
+    chat = conversations.chats.create()
+    conversations.turns.add_user_turn(chat.id, "kept", parent_id=None)
+    listed = subprocess.run(
+        [sys.executable, "-c", READER, str(path)], check=True, cwd=ROOT, capture_output=True, text=True
+    )
+    return listed.stdout.splitlines()
