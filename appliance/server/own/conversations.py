@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, replace
@@ -13,11 +14,17 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 from starlette.responses import Response
 
+from appliance.app import open_facts
 from appliance.core.answer import AnswerInProgress
 from appliance.core.errors import ApplianceError, error_of
 from appliance.core.events import ReasoningDelta, TextDelta
-from appliance.core.requests import GenerateRequest
+from appliance.core.requests import GenerateRequest, SamplingParams
 from appliance.core.results import GenerateFailure, GenerateSuccess
+from appliance.memory.chat_prompt import AnswerChoice, ChatPrompt, no_facts
+from appliance.memory.conversations import Conversations
+from appliance.memory.fact_recall import FactRecall
+from appliance.memory.prompt import PreparedPrompt
+from appliance.memory.short_term import policy_named
 from appliance.memory.turns import Chat, Turn
 from appliance.server.event_stream import EventStream, Frame, frame
 from appliance.server.merging import NumberedEvent
@@ -95,43 +102,38 @@ async def show(conversation_id: str, caller: ChatCaller, services: ServicesOf) -
 async def ask(
     conversation_id: str, body: NewMessage, request: Request, caller: ChatCaller, services: ServicesOf
 ) -> Response:
-    """Ask at the end of a conversation and answer; both are stored. Nothing of it is left out of the prompt.
+    """Ask at the end of a conversation and answer; both are stored. What no longer fits is folded as the setting
+    `memory` says; the answer's `note` says of which turns, and its receipt what the prompt held.
 
     With `stream` the answer comes as events `delta` and `reasoning`, and at last as one `answer`.
     """
-    settings = services.appliance.settings
     model = services.model(body.model)
     await services.appliance.gateway.capabilities(model)
-    usual = settings.default_sampling()
-    sampling = replace(
-        usual,
-        temperature=usual.temperature if body.temperature is None else body.temperature,
-        max_tokens=body.max_tokens or usual.max_tokens,
-        seed=body.seed,
-    )
+    sampling = _sampling(body, services.appliance.settings.default_sampling())
     conversations = services.conversations(caller)
     async with AsyncExitStack() as opened:
         exchange = await opened.enter_async_context(
             services.exchanges.open(conversations, conversation_id, body.content)
         )
-        asked = GenerateRequest(
-            conversation=exchange.conversation,
-            model=model,
-            sampling=sampling,
-            owner=caller.owner,
-            conversation_id=conversation_id,
+        # What is stored when no prompt comes about: the whole question, and why.
+        exchange.request = GenerateRequest(
+            conversation=exchange.conversation, model=model, sampling=sampling, owner=caller.owner
         )
-        exchange.request = asked
+        prepared = await services.running.unless_gone(
+            request, _prepared(services, conversations, exchange, model, sampling)
+        )
+        asked = replace(prepared.request, conversation_id=conversation_id)
+        exchange.request, exchange.receipt_json = asked, prepared.receipt_json
         headers = {"x-request-id": asked.request_id}
         if not body.stream:
-            answer = await services.running.unless_gone(request, _answered(services, exchange, asked))
+            answer = await services.running.unless_gone(request, _answered(services, exchange, prepared))
             return JSONResponse(answer, headers=headers)
         try:
             events = await begun(services, request, [asked])
         except ApplianceError as exc:
             exchange.result = GenerateFailure(failure=exc.to_failure())
             raise
-        frames = _frames(exchange, asked, events, opened.pop_all())
+        frames = _frames(exchange, prepared, events, opened.pop_all())
     return EventStream(frames, services.running, write_s=services.options.write_s, headers=headers)
 
 
@@ -144,17 +146,50 @@ async def delete(conversation_id: str, caller: ChatCaller, services: ServicesOf)
     return {"deleted": chat.id}
 
 
-async def _answered(services: Services, exchange: Exchange, asked: GenerateRequest) -> JsonObject:
-    result = await services.appliance.gateway.generate(asked)
+def _sampling(body: NewMessage, usual: SamplingParams) -> SamplingParams:
+    return replace(
+        usual,
+        temperature=usual.temperature if body.temperature is None else body.temperature,
+        max_tokens=body.max_tokens or usual.max_tokens,
+        seed=body.seed,
+    )
+
+
+async def _prepared(
+    services: Services,
+    conversations: Conversations,
+    exchange: Exchange,
+    model: str,
+    sampling: SamplingParams,
+) -> PreparedPrompt:
+    """Return the prompt of a question: instructions, facts of its owner, and what of the past fits."""
+    settings = services.appliance.settings
+    facts = open_facts(settings, services.database, owner=conversations.owner)
+    prepare = ChatPrompt(
+        services.appliance.gateway,
+        conversations,
+        AnswerChoice(model=model, sampling=sampling, memory=policy_named(settings.memory)),
+        recall=no_facts if settings.facts == "off" else FactRecall(facts),
+    )
+    try:
+        return await prepare(exchange.chat, exchange.branch, lambda _turns: None)
+    except ApplianceError as exc:
+        exchange.result = GenerateFailure(failure=exc.to_failure())
+        raise
+
+
+async def _answered(services: Services, exchange: Exchange, prepared: PreparedPrompt) -> JsonObject:
+    assert exchange.request is not None
+    result = await services.appliance.gateway.generate(exchange.request)
     exchange.result = result
     if isinstance(result, GenerateFailure):
         raise error_of(result.failure)
-    return _answer_json(exchange, asked, result)
+    return _answer_json(exchange, prepared, result)
 
 
 async def _frames(
     exchange: Exchange,
-    asked: GenerateRequest,
+    prepared: PreparedPrompt,
     events: AsyncGenerator[NumberedEvent],
     opened: AsyncExitStack,
 ) -> AsyncGenerator[Frame]:
@@ -172,10 +207,12 @@ async def _frames(
             exchange.result = answer.result() if answer.is_finished else stopped(answer)
         if isinstance(exchange.result, GenerateFailure):
             raise error_of(exchange.result.failure)
-        yield frame(_answer_json(exchange, asked, exchange.result), event="answer")
+        yield frame(_answer_json(exchange, prepared, exchange.result), event="answer")
 
 
-def _answer_json(exchange: Exchange, asked: GenerateRequest, result: GenerateSuccess) -> JsonObject:
+def _answer_json(exchange: Exchange, prepared: PreparedPrompt, result: GenerateSuccess) -> JsonObject:
+    assert exchange.request is not None
+    receipt = receipt_json(exchange.request, [result])
     return {
         "conversation_id": exchange.chat_id,
         "role": "assistant",
@@ -183,7 +220,8 @@ def _answer_json(exchange: Exchange, asked: GenerateRequest, result: GenerateSuc
         "reasoning": result.message.reasoning,
         "finish_reason": result.finish_reason,
         "usage": usage_json(result.usage),
-        "appliance": receipt_json(asked, [result]),
+        "note": prepared.marker,
+        "appliance": {**receipt, "prompt": json.loads(prepared.receipt_json)},
     }
 
 

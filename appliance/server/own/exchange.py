@@ -16,25 +16,32 @@ from appliance.core.requests import GenerateRequest
 from appliance.core.results import GenerateFailure, GenerateSuccess
 from appliance.memory.conversations import Conversations
 from appliance.memory.journal import AnswerEnd
+from appliance.memory.prompt import branch_messages
 from appliance.memory.rows import AnswerDelta
-from appliance.memory.short_term import exchanges_of
 from appliance.memory.turns import Chat, SentRequest, Turn
 from appliance.server.problems import RefusedError, not_found
 
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """A question that is on disk, with the messages that lead up to it.
+    """A question that is on disk, with the messages that lead up to it. `branch` are the turns they are made of.
 
     Set `request` before the model is asked and `result` when it has answered; with neither nothing more is
     stored, with a request alone the answer counts as broken off.
     """
 
-    chat_id: str
+    chat: Chat
     question: Turn
+    branch: Sequence[Turn]
     conversation: Conversation
     request: GenerateRequest | None = None
+    receipt_json: str = ""
     result: GenerateSuccess | GenerateFailure | None = None
+
+    @property
+    def chat_id(self) -> str:
+        """The conversation it belongs to."""
+        return self.chat.id
 
 
 class Exchanges:
@@ -118,13 +125,19 @@ def _begun(conversations: Conversations, chat: Chat, question: str) -> Exchange:
     turns = conversations.turns
     turn = turns.add_user_turn(chat.id, question, parent_id=chat.active_turn_id)
     messages: list[Message] = [SystemMessage(text=chat.system_text)] if chat.system_text else []
-    messages += [message for each in exchanges_of(turns.branch(turn.id)) for message in each.messages]
-    return Exchange(chat_id=chat.id, question=turn, conversation=Conversation(tuple(messages)))
+    branch = turns.branch(turn.id)
+    messages += branch_messages(branch)
+    return Exchange(chat=chat, question=turn, branch=branch, conversation=Conversation(tuple(messages)))
 
 
 def _store_answer(conversations: Conversations, exchange: Exchange, request: GenerateRequest) -> None:
     turns = conversations.turns
-    turn = turns.begin_answer(exchange.chat_id, _as_sent(request), parent_id=exchange.question.id)
+    turn = turns.begin_answer(
+        exchange.chat_id,
+        _as_sent(request),
+        parent_id=exchange.question.id,
+        receipt_json=exchange.receipt_json,
+    )
     journal = turns.journal(turn.id, SystemClock())
     for delta in _deltas(exchange.result):
         journal.append(delta)
