@@ -93,6 +93,10 @@ class SyntheticEmbedder:
         embedded: list[float] = _normalised(near).tolist()
         return embedded
 
+    def fits_query(self, text: str) -> bool:
+        """Every question fits."""
+        return bool(text)
+
     def _block(self, block: int, seed: int) -> NDArray[np.float32]:
         random = np.random.default_rng((seed, block))
         noise = _normalised(random.standard_normal((_BLOCK, DIMENSION), dtype=np.float32)) * _SPREAD

@@ -6,14 +6,16 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
 
 from appliance.app import build_appliance
 from appliance.config import Scalar, load_settings
+from appliance.retrieval.rerank import FastembedReranker
 from appliance.server.options import ServeOptions
+from appliance.server.scorers import LateModels
 from appliance.server.services import Services
 from appliance.server.serving import DrainingServer, draining_server
 from appliance.server.starting import opened_services
@@ -89,7 +91,12 @@ class LiveServer:
 
 @contextmanager
 def live_server(
-    folder: Path, options: ServeOptions | None = None, *, config: str = "", **flags: Scalar
+    folder: Path,
+    options: ServeOptions | None = None,
+    *,
+    config: str = "",
+    rerankers: LateModels[FastembedReranker] | None = None,
+    **flags: Scalar,
 ) -> Iterator[LiveServer]:
     """Serve from the folder until the block ends. `config` is the text of the configuration file."""
     config_file = folder / "config.toml"
@@ -115,7 +122,8 @@ def live_server(
 
     async def serve() -> None:
         async with build_appliance(settings) as appliance:
-            with opened_services(appliance, options or ServeOptions(port=0)) as services:
+            with opened_services(appliance, options or ServeOptions(port=0)) as opened:
+                services = replace(opened, rerankers=rerankers or opened.rerankers)
 
                 def on_listening(url: str) -> None:
                     token = services.tokens.machine_token(settings.state_dir)

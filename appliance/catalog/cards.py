@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 from appliance.catalog.names import parse_card_name
 from appliance.catalog.source_syntax import parse_source
-from appliance.core.capabilities import Capability, ModelCard, WeightsFile
+from appliance.core.capabilities import Capability, ModelCard, Pooling, WeightsFile
 from appliance.core.errors import ConfigError, ModelNotFoundError
 
 _CARD_KEYS = (
     "id", "family", "parameters", "quantisation", "context_window", "licence", "capabilities", "files",
     "description", "homepage", "chat_template", "reasoning_tags", "embedding_dimension", "max_input_tokens",
-    "is_verified_here",
+    "query_prefix", "passage_prefix", "pooling", "is_verified_here",
 )  # fmt: skip
 _FILE_KEYS = ("name", "size_bytes", "sha256", "sources")
 _CAPABILITIES: tuple[str, ...] = get_args(Capability)
@@ -75,6 +75,9 @@ def card_from_values(values: Mapping[str, object], origin: str) -> ModelCard:
         reasoning_tags=_reasoning_tags(table),
         embedding_dimension=table.integer("embedding_dimension"),
         max_input_tokens=table.integer("max_input_tokens"),
+        query_prefix=table.text("query_prefix"),
+        passage_prefix=table.text("passage_prefix"),
+        pooling=_pooling(table),
         is_verified_here=table.boolean("is_verified_here"),
     )
 
@@ -157,6 +160,14 @@ def _capabilities(table: _Table) -> frozenset[Capability]:
             raise table.fail("capabilities", f"a list of {', '.join(_CAPABILITIES)}")
         found.update(capability for capability in get_args(Capability) if capability == text)
     return frozenset(found)
+
+
+def _pooling(table: _Table) -> Pooling:
+    text = table.text("pooling") or "mean"
+    for pooling in get_args(Pooling):
+        if pooling == text:
+            return cast("Pooling", pooling)
+    raise table.fail("pooling", f"one of {', '.join(get_args(Pooling))}")
 
 
 def _reasoning_tags(table: _Table) -> tuple[str, str] | None:

@@ -38,6 +38,7 @@ class Settings:
     runtime_dir: Path
     model: str
     embedder: str
+    reranker: str
     index_uri: str
     text_language: str
     context_window: int
@@ -138,6 +139,7 @@ def _read_all(reader: SettingReader, folders: XdgFolders, path: Path) -> Setting
         ),
         model=reader.text("model", "smollm2:135m-instruct-q4_1", "the model that answers when none is named"),
         embedder=reader.text("embedder", "all-minilm:l6-v2", "the model that embeds text"),
+        reranker=reader.text("reranker", "", "the model that orders found passages anew; empty is none"),
         index_uri=reader.text(
             "index_uri",
             "",

@@ -289,6 +289,7 @@ class DocumentAsker:
             embed=embedder.embed,
             embed_query=embedder.embed_query,
             fits=lambda text: embedder.count_tokens(text) <= embedder.max_input_tokens,
+            fits_query=embedder.fits_query,
         )
 
 

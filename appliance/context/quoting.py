@@ -46,6 +46,7 @@ class QuestionEmbedding:
     embed: Callable[[Sequence[str]], list[Vector]]
     embed_query: Callable[[str], Vector]
     fits: Callable[[str], bool]
+    fits_query: Callable[[str], bool]
 
 
 def choose_sentences(
@@ -128,7 +129,7 @@ def _cosines(
 ) -> list[float | None]:
     """Cosine of question and sentence; None for what the embedder would have to cut."""
     cosines: list[float | None] = [None] * len(sentences)
-    if embedding is None or not sentences or not embedding.fits(question):
+    if embedding is None or not sentences or not embedding.fits_query(question):
         return cosines
     fitting = [place for place, sentence in enumerate(sentences) if embedding.fits(sentence)]
     asked = embedding.embed_query(question)

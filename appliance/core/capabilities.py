@@ -18,6 +18,9 @@ Capability = Literal[
     "logprobs",
 ]
 
+Pooling = Literal["mean", "cls"]
+"""How an embedder makes one vector of those of its tokens."""
+
 Placement = Literal["this_process", "this_machine", "this_network", "elsewhere"]
 """Where a model runs and its prompts go, nearest first."""
 
@@ -34,7 +37,11 @@ class WeightsFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """What is known of a model before its weights are read. Zero or empty means not known."""
+    """What is known of a model before its weights are read. Zero or empty means not known.
+
+    An embedder that tells questions from passages was trained with `query_prefix` and `passage_prefix` before
+    its texts.
+    """
 
     id: str
     family: str
@@ -50,6 +57,9 @@ class ModelCard:
     reasoning_tags: tuple[str, str] | None = None
     embedding_dimension: int = 0
     max_input_tokens: int = 0
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    pooling: Pooling = "mean"
     is_verified_here: bool = False
 
     @property

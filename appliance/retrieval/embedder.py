@@ -8,16 +8,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from appliance.core.capabilities import ModelCard, Pooling
 from appliance.core.errors import InvalidRequestError, ModelFileError, ModelNotFoundError
 from appliance.core.ports import Vector
 
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
     from tokenizers import Tokenizer
-
-Pooling = Literal["mean", "cls"]
 
 # Batches of 4 are as fast as larger ones on a CPU; fastembed's default of 256 needs ten times the memory.
 _BATCH_SIZE = 4
@@ -32,6 +31,11 @@ class EmbedderSettings:
     model_file: str = "model.onnx"
     text_prefix: str = ""
     query_prefix: str = ""
+
+    @classmethod
+    def of_card(cls, card: ModelCard) -> EmbedderSettings:
+        """Return how a card says its weights are used."""
+        return cls(pooling=card.pooling, text_prefix=card.passage_prefix, query_prefix=card.query_prefix)
 
 
 class FastembedEmbedder:
@@ -101,6 +105,10 @@ class FastembedEmbedder:
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text before any truncation, special tokens included."""
         return len(self._tokenizer.encode(self._settings.text_prefix + text).ids)
+
+    def fits_query(self, text: str) -> bool:
+        """Whether a search query is embedded whole, its prefix included."""
+        return len(self._tokenizer.encode(self._settings.query_prefix + text).ids) <= self._max_input_tokens
 
     def token_spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         """Return the character span of each token of each text, special tokens left out."""

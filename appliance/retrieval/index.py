@@ -31,6 +31,10 @@ class QueryEmbedder(Embedder, Protocol):
         """Embed one search query."""
         ...
 
+    def fits_query(self, text: str) -> bool:
+        """Whether a search query is embedded whole."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:

@@ -13,7 +13,7 @@ from appliance.core.errors import InvalidRequestError, StorageError
 from appliance.documents.names import shown_name
 from appliance.documents.parser import DocumentParser
 from appliance.retrieval.chunking import ChunkSettings
-from appliance.retrieval.embedder import FastembedEmbedder
+from appliance.retrieval.embedder import EmbedderSettings, FastembedEmbedder
 from appliance.retrieval.index import Progress, Repair, RetrievalIndex
 from appliance.retrieval.ingest import Ingestion
 from appliance.retrieval.locks import try_exclusive
@@ -69,6 +69,7 @@ class Library:
         data_dir: Path,
         embedder_folder: Path,
         *,
+        embedder_settings: EmbedderSettings | None = None,
         index_uri: str = "",
         language: str = "English",
         chunking: ChunkSettings | None = None,
@@ -82,7 +83,7 @@ class Library:
             ModelNotFoundError: the embedder is not on this machine.
             StorageError: the data folder cannot be used.
         """
-        embedder = FastembedEmbedder.load(embedder_folder, threads=threads)
+        embedder = FastembedEmbedder.load(embedder_folder, settings=embedder_settings, threads=threads)
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         database = Database(data_dir / STORE_FILE)
         store = DocumentStore(database)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,10 +46,32 @@ class FastembedReranker:
             ) from exc
 
     def score(self, question: str, passages: Sequence[str]) -> list[float]:
-        """Return a score for each passage; higher is better."""
-        return [
-            float(score) for score in self._model.rerank(question, list(passages), batch_size=_BATCH_SIZE)
-        ]
+        """Return a score for each passage, from 0 to 1; higher is better."""
+        logits = self._model.rerank(question, list(passages), batch_size=_BATCH_SIZE)
+        return [_share(float(logit)) for logit in logits]
+
+
+class LateReranker:
+    """A reranker that is loaded by the first search that needs it; every search may raise what loading raises."""
+
+    def __init__(self, load: Callable[[], FastembedReranker]) -> None:
+        self._load = load
+        self._loaded: FastembedReranker | None = None
+        self._loading = threading.Lock()
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        """Return a score for each passage, from 0 to 1; higher is better."""
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = self._load()
+        return self._loaded.score(question, passages)
+
+
+def _share(logit: float) -> float:
+    """The logistic function, written so that no exponent overflows."""
+    if logit >= 0:
+        return 1.0 / (1.0 + math.exp(-logit))
+    return math.exp(logit) / (1.0 + math.exp(logit))
 
 
 def _load(folder: Path) -> TextCrossEncoder:

@@ -182,7 +182,7 @@ class Searcher:
         """Embed a query; one that is too long for the embedder is cut, and that is said."""
         embedder = self._index.embedder
         words = query.split()
-        while embedder.count_tokens(" ".join(words)) > embedder.max_input_tokens and len(words) > 1:
+        while not embedder.fits_query(" ".join(words)) and len(words) > 1:
             words = words[: max(1, len(words) * 9 // 10)]
         fitting = query if len(words) == len(query.split()) else " ".join(words)
         if fitting != query:

@@ -13,7 +13,7 @@ from appliance.catalog.store import ModelStore
 from appliance.config import Settings
 from appliance.core.capabilities import Capability
 from appliance.core.errors import ApplianceError, ModelNotFoundError
-from appliance.retrieval.embedder import FastembedEmbedder
+from appliance.retrieval.embedder import EmbedderSettings, FastembedEmbedder
 from appliance.retrieval.rerank import FastembedReranker
 
 _Loaded = TypeVar("_Loaded")
@@ -54,14 +54,16 @@ def embedders_of(settings: Settings) -> LateModels[FastembedEmbedder]:
     """Return the embedders; the one of the settings answers when none is named."""
     return LateModels(
         lambda name: _of_kind(settings, name or settings.embedder, "embed", "embeds text"),
-        lambda local: FastembedEmbedder.load(local.path),
+        lambda local: FastembedEmbedder.load(local.path, settings=EmbedderSettings.of_card(local.card)),
     )
 
 
 def rerankers_of(settings: Settings) -> LateModels[FastembedReranker]:
-    """Return the rerankers; the only one in the store answers when none is named."""
+    """Return the rerankers; when none is named, the one of the settings, or else the first of the store."""
     return LateModels(
-        lambda name: _of_kind(settings, name or _only_reranker(settings), "rerank", "reranks"),
+        lambda name: _of_kind(
+            settings, name or settings.reranker or _stored_reranker(settings), "rerank", "reranks"
+        ),
         lambda local: FastembedReranker.load(local.path),
     )
 
@@ -79,7 +81,7 @@ def check_no_file(name: str) -> None:
 
 
 def _of_kind(settings: Settings, name: str, kind: Capability, verb: str) -> LocalModel:
-    if name != settings.embedder:
+    if name not in (settings.embedder, settings.reranker):
         check_no_file(name)
     try:
         local = Catalog(ModelStore(settings.models_dir)).local(name)
@@ -92,7 +94,7 @@ def _of_kind(settings: Settings, name: str, kind: Capability, verb: str) -> Loca
     return local
 
 
-def _only_reranker(settings: Settings) -> str:
+def _stored_reranker(settings: Settings) -> str:
     store = ModelStore(settings.models_dir)
     names = [manifest.card.id for manifest in store.manifests() if "rerank" in manifest.card.capabilities]
     if not names:

@@ -2,11 +2,16 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
+from appliance.catalog.cards import read_card
 from appliance.core.errors import InvalidRequestError, ModelFileError, ModelNotFoundError
 from appliance.retrieval.embedder import EmbedderSettings, FastembedEmbedder
 
@@ -85,3 +90,75 @@ def test_missing_and_damaged_files_are_named(embedder_folder: Path, tmp_path: Pa
     (copy / "model.onnx").write_bytes(b"no model")
     with pytest.raises(ModelFileError, match="cannot be loaded"):
         FastembedEmbedder.load(copy)
+
+
+NOMIC = """
+id = "tiny:onnx"
+family = "bert"
+licence = "MIT"
+capabilities = ["embed"]
+query_prefix = "search_query: "
+passage_prefix = "search_document: "
+
+[[files]]
+name = "model.onnx"
+sources = ["hf:u/r/model.onnx"]
+"""
+
+
+class RecordingRuntime:
+    """Keeps the texts that reach the weights."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def embed(self, texts: list[str], batch_size: int) -> Iterator[NDArray[np.float32]]:
+        assert batch_size >= len(texts)
+        self.texts += texts
+        for text in texts:
+            yield np.array([1.0, float(len(text))], dtype=np.float32)
+
+
+def with_prefixes(folder: Path, runtime: RecordingRuntime) -> FastembedEmbedder:
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    embedder = FastembedEmbedder(
+        runtime,  # type: ignore[arg-type]
+        tokenizer,
+        EmbedderSettings.of_card(read_card(NOMIC, "tiny.toml")),
+        digest="d",
+        max_input_tokens=16,
+        threads=1,
+    )
+    runtime.texts.clear()
+    return embedder
+
+
+def test_questions_and_passages_get_the_prefixes_of_the_card(embedder_folder: Path) -> None:
+    runtime = RecordingRuntime()
+    embedder = with_prefixes(embedder_folder, runtime)
+
+    embedder.embed(["a passage"])
+    embedder.embed_query("a question")
+
+    assert runtime.texts == ["search_document: a passage", "search_query: a question"]
+
+
+def test_prefixes_count_towards_what_fits(embedder_folder: Path) -> None:
+    embedder = with_prefixes(embedder_folder, RecordingRuntime())
+
+    # "search", "_", "document" or "query", ":", and the two special tokens.
+    assert embedder.count_tokens("word") == 7
+    assert embedder.fits_query("word " * 10)
+    assert not embedder.fits_query("word " * 11)
+
+
+def test_another_prefix_is_another_embedder(embedder_folder: Path) -> None:
+    usual = FastembedEmbedder.load(embedder_folder)
+    settings = EmbedderSettings.of_card(read_card(NOMIC, "tiny.toml"))
+    other = FastembedEmbedder.load(embedder_folder, settings=settings)
+
+    assert other.digest != usual.digest
+    assert other.embed(["x"]) == usual.embed(["search_document: x"])
+    assert other.embed_query("x") == usual.embed(["search_query: x"])[0]

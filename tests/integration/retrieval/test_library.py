@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -318,3 +318,29 @@ def test_the_index_is_closed_to_other_users_of_the_machine_even_in_an_open_data_
     index.chmod(0o755)
     open_library()
     assert index.stat().st_mode & 0o777 == 0o700
+
+
+class ShortestFirst:
+    """A reranker that likes short passages, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        self.asked.append(question)
+        return [1.0 / len(passage) for passage in passages]
+
+
+def test_a_reranker_has_the_last_word_and_the_trace_says_so(library: Library, folder: Path) -> None:
+    add(library, folder)
+    library.fill_vectors()
+    reranker = ShortestFirst()
+    request = SearchRequest(question="thirty days of leave a year", owner=OWNER, limit=3)
+    plain = library.searcher.search(request)
+    anew = Searcher(library.index, reranker=reranker).search(request)
+
+    assert reranker.asked == [request.question]
+    lengths = [len(hit.chunk.embedded_text) for hit in anew.hits]
+    assert lengths == sorted(lengths)
+    assert [hit.chunk.name for hit in anew.hits] != [hit.chunk.name for hit in plain.hits]
+    assert anew.trace.candidates[0].reranker_score == anew.hits[0].score == 1.0 / lengths[0]

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.live_server import LiveServer
+from appliance.catalog.catalog import Catalog
+from appliance.catalog.store import ModelStore
+from appliance.retrieval.rerank import FastembedReranker
+from appliance.server.scorers import LateModels
+from tests.conftest import EMBEDDER, MODELS_DIR, stored_model
+from tests.live_server import LiveServer, live_server
+from tests.retrieval_stubs import Logits
 
 BINARY = {"content-type": "application/octet-stream"}
 INVOICE = "# Invoice 4711\n\nThe supplier is Nordwind Stahl of Kiel.\n\nThe total is 1,280.50 EUR, due on 3 May 2026.\n"
@@ -166,3 +173,16 @@ def test_a_subject_is_forgotten_everywhere_and_others_keep_theirs(server: LiveSe
     assert receipt["is_clean"], receipt
     assert hits == [0, 1]
     assert several.status_code == 400
+
+
+def test_texts_are_ordered_by_the_reranker(tmp_path: Path) -> None:
+    reranker = FastembedReranker(Logits(-1.0, 2.0, 0.0))  # type: ignore[arg-type]
+    stored_model(EMBEDDER)
+    local = Catalog(ModelStore(MODELS_DIR)).local(EMBEDDER)
+    rerankers = LateModels(lambda _: local, lambda _: reranker)
+    with live_server(tmp_path, rerankers=rerankers) as running, running.client() as client:
+        body = {"query": "q", "documents": ["a", "b", "c"], "top_n": 2}
+        ordered = client.post("/v1/rerank", json=body).json()["results"]
+
+    assert [one["index"] for one in ordered] == [1, 2]
+    assert ordered[1]["relevance_score"] == 0.5
