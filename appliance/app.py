@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from appliance.config import Settings
 from appliance.core.clock import SystemClock
-from appliance.core.errors import StorageError
+from appliance.core.errors import ModelNotFoundError, StorageError
 from appliance.core.ports import Clock, Embedder, Provider
 from appliance.core.requests import LOCAL_OWNER
 from appliance.gateway import Gateway, GatewayPolicy
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from appliance.providers.openai_http.provider import OpenAiHttpProvider
     from appliance.retrieval.chunking import ChunkSettings
     from appliance.retrieval.library import Library
+    from appliance.retrieval.search import Reranker
     from appliance.storage.database import Database
 
 DEMONSTRATION = ScriptedModel(name="scripted:echo")
@@ -98,16 +99,40 @@ def open_library(settings: Settings, chunking: ChunkSettings | None = None) -> L
     """
     from appliance.catalog.catalog import Catalog
     from appliance.catalog.store import ModelStore
+    from appliance.retrieval.embedder import EmbedderSettings
     from appliance.retrieval.library import Library
 
     embedder = Catalog(ModelStore(settings.models_dir)).local(settings.embedder)
     return Library.open(
         settings.data_dir,
         embedder.path,
+        embedder_settings=EmbedderSettings.of_card(embedder.card),
+        reranker=open_reranker(settings),
         index_uri=settings.index_uri,
         language=settings.text_language,
         chunking=chunking,
     )
+
+
+def open_reranker(settings: Settings) -> Reranker | None:
+    """Return the reranker of the settings, loaded by the first search; None when none is named.
+
+    Raises:
+        ModelNotFoundError: it is not on this machine, or orders no passages here.
+    """
+    if not settings.reranker:
+        return None
+    from appliance.catalog.catalog import Catalog
+    from appliance.catalog.store import ModelStore
+    from appliance.retrieval.rerank import FastembedReranker, LateReranker
+
+    local = Catalog(ModelStore(settings.models_dir)).local(settings.reranker)
+    if "rerank" not in local.card.capabilities or local.is_gguf:
+        raise ModelNotFoundError(
+            f"{local.id} is no model that reranks here",
+            hint="`reranker` names a model of an ONNX file with its tokenizer; leave it empty for none",
+        )
+    return LateReranker(lambda: FastembedReranker.load(local.path))
 
 
 def open_facts(settings: Settings, database: Database, *, owner: str = LOCAL_OWNER) -> Facts:
@@ -118,9 +143,10 @@ def open_facts(settings: Settings, database: Database, *, owner: str = LOCAL_OWN
     from appliance.retrieval.late_embedder import LateEmbedder
 
     def load() -> Embedder:
-        from appliance.retrieval.embedder import FastembedEmbedder
+        from appliance.retrieval.embedder import EmbedderSettings, FastembedEmbedder
 
-        return FastembedEmbedder.load(Catalog(ModelStore(settings.models_dir)).local(settings.embedder).path)
+        local = Catalog(ModelStore(settings.models_dir)).local(settings.embedder)
+        return FastembedEmbedder.load(local.path, settings=EmbedderSettings.of_card(local.card))
 
     return Facts(database, LateEmbedder(load), owner=owner)
 
