@@ -12,6 +12,7 @@ import click
 
 from appliance.cli.chats import json_option, open_conversations
 from appliance.cli.invocation import Invocation
+from appliance.cli.team_store import open_team_store
 from appliance.config import Settings
 from appliance.core.errors import ModelNotFoundError, StorageError
 from appliance.core.forgetting import ForgetChat, ForgetDocument, ForgetSubject, Forgettable, ForgetTarget
@@ -45,7 +46,9 @@ def forget_command(
     """Remove something for good: chats, facts, documents, indexes, saved prefixes, backups.
 
     There is no undo. The receipt says what was removed, where the removed texts were searched for
-    afterwards, and what was found; the exit code is 1 when something remains.
+    afterwards, and what was found; the exit code is 1 when something remains. The audit log says that
+    something was forgotten, not what. A server that runs on the same data folder drops what its models
+    keep within a second.
     """
     if sum(choice is not None for choice in (chat, document, subject)) != 1:
         raise click.UsageError("name one of --chat, --document or --subject")
@@ -56,6 +59,8 @@ def forget_command(
             _ask(target, chats.preview(target))
         with ExitStack() as closing:
             receipt = forget(target, _stores(invocation.settings(), conversations, chats, closing))
+    with open_team_store(invocation) as store:
+        store.audit.append(store.actor, f"forgotten.{target.kind}", target.owner, is_clean=receipt.is_clean)
     click.echo(_as_json(receipt) if as_json else clean_for_terminal(render_receipt(receipt)))
     if not receipt.is_clean:
         raise StorageError(

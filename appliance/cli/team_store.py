@@ -27,14 +27,14 @@ class TeamStore:
     users: Users
     tokens: Tokens
     audit: AuditLog
-    actor: str = "command-line"
+    actor: str
 
 
 @contextmanager
 def open_team_store(invocation: Invocation) -> Iterator[TeamStore]:
     """Open the store; a running server sees the changes at once."""
     from appliance.memory.schema import CONVERSATIONS, FACTS
-    from appliance.server.teams.audit import AuditLog
+    from appliance.server.teams.audit import COMMAND_LINE, AuditLog
     from appliance.server.teams.tables import TEAMS
     from appliance.server.teams.tokens import Tokens
     from appliance.server.teams.users import Users
@@ -49,6 +49,7 @@ def open_team_store(invocation: Invocation) -> Iterator[TeamStore]:
             users=Users(database),
             tokens=Tokens(database),
             audit=AuditLog(database),
+            actor=COMMAND_LINE,
         )
     finally:
         database.close()

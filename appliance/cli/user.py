@@ -60,8 +60,7 @@ def list_command(invocation: Invocation, *, as_json: bool) -> None:
 def remove_command(invocation: Invocation, *, name: str, forgets: bool, yes: bool, as_json: bool) -> int:
     """Remove a user and revoke their tokens. What they stored stays unless --forget is given.
 
-    A server that runs keeps prefixes of their prompts in memory until its model is unloaded; its route
-    `DELETE /v1/admin/users/NAME?forget=true` drops those as well.
+    A server that runs on the same data folder drops what its models keep of them within a second.
     """
     with open_team_store(invocation) as store:
         user = store.users.get(name)

@@ -16,6 +16,7 @@ from appliance.core.errors import InvalidRequestError, StorageError
 from appliance.prompts.experiment import Arm, Experiment, bucket_of
 
 OUTCOMES_FILE = "experiments.db"
+"""The name of the file; in the folder of the state, `forget` finds it."""
 
 _BUSY_TIMEOUT_S = 5.0
 _Z_95 = 1.959964
@@ -92,12 +93,12 @@ class Outcomes:
         found = {str(arm): (int(count), int(users), float(mean)) for arm, count, users, mean in rows}
         return [_summary(arm.name, *found.get(arm.name, (0, 0, 0.0))) for arm in experiment.arms]
 
-    def forget_user(self, experiment: Experiment, user: str) -> int:
-        """Remove a user's outcomes; return how many there were."""
+    def forget_user(self, user: str) -> int:
+        """Remove a user's outcomes of every experiment; return how many there were."""
         with self._translated():
-            return self._connection.execute(
-                "DELETE FROM outcomes WHERE bucket = ?", (bucket_of(experiment.id, user).hex(),)
-            ).rowcount
+            ids = self._connection.execute("SELECT DISTINCT experiment FROM outcomes").fetchall()
+            buckets = [(bucket_of(str(experiment_id), user).hex(),) for (experiment_id,) in ids]
+            return self._connection.executemany("DELETE FROM outcomes WHERE bucket = ?", buckets).rowcount
 
     def close(self) -> None:
         """Close the file."""

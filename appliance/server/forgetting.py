@@ -14,6 +14,7 @@ from appliance.memory.forget_chats import ForgettableChats, needles_of
 from appliance.memory.forget_documents import ForgettableDocuments
 from appliance.memory.forget_files import SearchedFolder, StoreFile
 from appliance.memory.mentions import mentions
+from appliance.prompts.forgetting import ForgettableOutcomes
 from appliance.retrieval.library import Library
 from appliance.server.wire import JsonObject
 from appliance.storage.database import Database
@@ -51,8 +52,12 @@ class Forgetting:
     def everything(self, owner: str) -> ForgetReceipt:
         """Forget everything that an owner stored, what is in the trash too."""
         whole = ForgetChat(chat_id=f"all of {owner}", owner=owner)
-        with self._stores(owner) as stores:
-            return forget(whole, [self._for_all(store, owner) for store in stores])
+        with self._stores(owner) as stores, ExitStack() as closing:
+            every = [self._for_all(store, owner) for store in stores]
+            if (outcomes := ForgettableOutcomes.below(self._settings.state_dir)) is not None:
+                closing.callback(outcomes.close)
+                every.insert(0, outcomes)
+            return forget(whole, every)
 
     def _for_all(self, store: Forgettable, owner: str) -> Forgettable:
         """Return a store that removes everything of an owner where it would remove one thing."""

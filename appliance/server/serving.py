@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from appliance.core.errors import StorageError
+from appliance.server.following import ForgetFollower
 from appliance.server.http import build_http
 from appliance.server.options import ServeOptions
 from appliance.server.running import Running
@@ -32,7 +33,12 @@ async def serve(services: Services, on_listening: Callable[[str], None]) -> None
         StorageError: the address cannot be used.
     """
     server = draining_server(services, on_listening)
-    sweeping = asyncio.ensure_future(sweep_for_ever(services))
+    appliance = services.appliance
+    follower = ForgetFollower(services.audit, appliance.forget_owner)
+    tending = [
+        asyncio.ensure_future(sweep_for_ever(services)),
+        asyncio.ensure_future(follower.follow_for_ever(appliance.clock)),
+    ]
     try:
         await server.serve()
     except SystemExit as exc:
@@ -42,8 +48,9 @@ async def serve(services: Services, on_listening: Callable[[str], None]) -> None
             hint="is another server running there? choose another with --port",
         ) from exc
     finally:
-        sweeping.cancel()
-        await asyncio.wait((sweeping,))
+        for task in tending:
+            task.cancel()
+        await asyncio.wait(tending)
 
 
 def draining_server(services: Services, on_listening: Callable[[str], None]) -> DrainingServer:

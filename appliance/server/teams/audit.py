@@ -18,6 +18,8 @@ from appliance.core.errors import Detail, InvalidRequestError
 from appliance.storage.database import Database
 
 FIRST_PREVIOUS = "0" * 64
+COMMAND_LINE = "command-line"
+"""The actor of what is done by commands on the machine of the data folder."""
 _PAGE = 1_000
 _COLUMNS = "sequence, at_s, actor, action, subject, details_json, previous, digest"
 

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from appliance.prompts.experiment import Arm, Experiment
+from appliance.prompts.outcomes import OUTCOMES_FILE, Outcomes
 from appliance.server.http import build_routes
 from tests.live_server import LiveServer
 
+TRIAL = Experiment(id="greeting", arms=(Arm(name="a", prompt_id="greet", version="1"),))
 CANARY = "zyzzogeton"
 SECRET = f"The {CANARY} contract is worth 48 million and ends in March. Ada Byron signed it in Turin."
 
@@ -223,12 +226,20 @@ def test_a_forgotten_user_is_gone_from_every_file(server: LiveServer) -> None:
         gone.post(
             f"/v1/conversations/{chat['id']}/messages", json={"content": "Where does the quagga sleep?"}
         )
+        owner = next(user.id for user in server.services.users.list_users() if user.name == "gone")
+        outcomes = Outcomes(server.services.appliance.settings.state_dir / OUTCOMES_FILE)
+        for user in (owner, "stays"):
+            outcomes.record(TRIAL, TRIAL.arms[0], user, f"request of {user}", 1.0)
         receipt = admin.delete("/v1/admin/users/gone", params={"forget": True})
+        (kept,) = outcomes.summaries(TRIAL)
+        outcomes.close()
         refused = gone.get("/v1/documents")
 
     assert receipt.status_code == 200, receipt.text
     assert receipt.json()["forgotten"]["is_clean"], receipt.text
     assert receipt.json()["forgotten"]["removed"]["documents and index"]["documents"] == 1
+    assert receipt.json()["forgotten"]["removed"]["outcomes of experiments"] == {"outcomes": 1}
+    assert kept.outcomes == 1
     assert refused.status_code == 401
     folder = server.services.appliance.settings.data_dir
     held = [path for path in folder.rglob("*") if path.is_file() and b"quagga" in path.read_bytes()]

@@ -60,3 +60,14 @@ def test_mistakes_are_told_with_a_way_out(run_cli: RunCli) -> None:
     assert "appliance user list" in nobody.stderr
     assert "no-such-model" in model.stderr
     assert {nobody.returncode, model.returncode} == {1}
+
+
+def test_forgetting_is_audited_without_what_was_forgotten(run_cli: RunCli) -> None:
+    forgotten = run_cli("forget", "--subject", "quagga homework", "--yes")
+    shown = run_cli("audit", "--json")
+
+    (entry,) = json.loads(shown.stdout)
+    assert forgotten.returncode == 0, forgotten.stderr
+    assert (entry["action"], entry["subject"]) == ("forgotten.subject", "local")
+    assert entry["details"] == {"is_clean": True}
+    assert "quagga" not in shown.stdout

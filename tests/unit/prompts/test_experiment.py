@@ -1,6 +1,7 @@
 """A user stays in one arm, arms get their share, and outcomes are counted once."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,10 +79,12 @@ def test_an_arm_of_another_experiment_is_refused(outcomes: Outcomes) -> None:
 
 def test_users_stand_in_the_file_by_no_name_and_can_be_forgotten(outcomes: Outcomes, tmp_path: Path) -> None:
     outcomes.record(GREETING, A, "ada.lovelace", "r1", 1.0)
+    outcomes.record(replace(GREETING, id="another"), A, "ada.lovelace", "r1", 1.0)
     outcomes.record(GREETING, A, "bob", "r2", 1.0)
 
     assert not any(b"lovelace" in path.read_bytes() for path in tmp_path.iterdir())
-    assert outcomes.forget_user(GREETING, "ada.lovelace") == 1
+    assert outcomes.forget_user("ada.lovelace") == 2
+    assert outcomes.forget_user("ada.lovelace") == 0
     assert outcomes.summaries(GREETING)[0].outcomes == 1
 
 
