@@ -75,6 +75,7 @@ class ApplianceUI(App[None]):
         self.session = session
         self.keys = keys
         self.is_session_open = False
+        self.session_error: ApplianceError | None = None
         self.model_state = ""
         self.failure: Exception | None = None
         self._copy_folder = copy_folder or Path(tempfile.gettempdir())
@@ -107,9 +108,9 @@ class ApplianceUI(App[None]):
     @on(SessionOpened)
     async def _take_session(self, message: SessionOpened) -> None:
         if message.error is not None:
+            self.session_error = message.error
             self.model_state = "cannot be used"
-            self._chat_screen.tell(message.error)
-            self._chat_screen.show_title()
+            self._chat_screen.session_failed(message.error)
             return
         self.is_session_open = True
         await self._chat_screen.session_opened()
@@ -149,7 +150,10 @@ class ApplianceUI(App[None]):
         if place == "chat":
             return
         if place not in ("help", "settings") and not self.is_session_open:
-            self._chat_screen.notify_plain("One moment: the store is being opened")
+            if self.session_error is not None:
+                self._chat_screen.tell(self.session_error)
+            else:
+                self._chat_screen.notify_plain("One moment: the store is being opened")
             return
         await self.push_screen(self._screen_of(place))
 

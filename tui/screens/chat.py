@@ -98,6 +98,15 @@ class ChatScreen(Frame):
         if waiting:
             self.post_message(Prompt.Submitted(waiting))
 
+    def session_failed(self, error: ApplianceError) -> None:
+        """Tell why nothing can be asked, and give back what waited to be."""
+        self._flow.set_phase("")
+        if self._waiting and not self.prompt.text:
+            self.prompt.write(self._waiting)
+        self._waiting = ""
+        self.tell(error)
+        self.show_title()
+
     async def refresh_window(self) -> None:
         """Ask how large the context window of the model is."""
         try:
@@ -279,6 +288,9 @@ class ChatScreen(Frame):
     async def _submit(self, message: Prompt.Submitted) -> None:
         text = message.text
         if not text.strip():
+            return
+        if self.ui.session_error is not None:
+            self.tell(self.ui.session_error)
             return
         if not self.is_open:
             self._waiting = text

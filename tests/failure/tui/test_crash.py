@@ -49,8 +49,15 @@ async def test_a_store_that_cannot_be_opened_is_told_and_the_user_can_leave(tmp_
         await until(lambda: app.model_state == "cannot be used", "the failure is told")
         await pilot.pause()
         text = screen_text(app)
-        await pilot.press("enter", "f2", "f4", "ctrl+t", "ctrl+q")
+        app.clear_notifications()
+        await pilot.press("f2", "f4", "ctrl+t", *"hello", "enter")
+        await pilot.pause()
+        asked = screen_text(app)
+        await pilot.press("ctrl+q")
 
     assert "cannot be used" in text
     assert str(in_the_way)[:20] in text
+    assert str(in_the_way)[:20] in asked
+    assert "│ hello" in asked
+    assert "opening the store" not in asked
     assert app.return_code == 0
