@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from appliance.catalog.catalog import Catalog
 from appliance.catalog.store import ModelStore
 from appliance.config import Settings
+from appliance.core.capabilities import ModelCard
 from appliance.core.errors import ModelNotFoundError
 from appliance.server.services import NEEDS_CHAT, ServicesOf
 from appliance.server.wire import JsonObject
@@ -50,7 +51,7 @@ def _stored_models(settings: Settings) -> list[JsonObject]:
         manifest.card.id: {
             **_model_json(manifest.card.id, _stored_s(manifest.files[0].modified_ns)),
             "capabilities": sorted(manifest.card.capabilities),
-            "context_window": manifest.card.context_window,
+            "context_window": _window_here(manifest.card, settings),
             "licence": manifest.card.licence,
             "digest": manifest.digest,
         }
@@ -61,6 +62,13 @@ def _stored_models(settings: Settings) -> list[JsonObject]:
     except ModelNotFoundError:
         default = settings.model
     return [found[name] for name in sorted(found, key=lambda name: (name != default, name))]
+
+
+def _window_here(card: ModelCard, settings: Settings) -> int:
+    """Return what a request may hold here: models that write are loaded with the window of the settings."""
+    if "embed" in card.capabilities or not card.context_window:
+        return card.context_window
+    return min(card.context_window, settings.context_window)
 
 
 def _named_models(settings: Settings) -> list[JsonObject]:

@@ -117,6 +117,11 @@ def test_too_long_a_prompt_is_refused_before_the_model_runs(client: openai.OpenA
     assert details["context_window"] == 512
 
 
+def test_a_model_is_listed_with_the_window_that_requests_have(client: openai.OpenAI) -> None:
+    listed = {model.id: model.model_extra or {} for model in client.models.list()}
+    assert listed[STARTER]["context_window"] == 512
+
+
 def test_a_client_that_leaves_frees_the_model_at_once(server: LiveServer, client: openai.OpenAI) -> None:
     stream = client.chat.completions.create(
         model=STARTER, messages=ASKED, temperature=1.0, max_tokens=400, stream=True
@@ -194,3 +199,13 @@ def test_alternatives_without_log_probabilities_are_refused(client: openai.OpenA
         client.chat.completions.create(model=STARTER, messages=ASKED, top_logprobs=2)
 
     assert caught.value.param == "top_logprobs"
+
+
+def test_the_older_form_continues_its_prompt(client: openai.OpenAI) -> None:
+    told = "Paris is the capital of France. Berlin is the capital of"
+
+    answer = client.completions.create(model=STARTER, prompt=told, max_tokens=1, temperature=0)
+
+    assert answer.choices[0].text == " Germany"
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens < 15
