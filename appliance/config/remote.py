@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from appliance.config.tables import Table
-from appliance.core.addresses import ServerAddress, server_address
+from appliance.core.addresses import ServerAddress, server_address, through_proxy
 from appliance.core.capabilities import Capability, Placement
 from appliance.core.errors import ConfigError
 
@@ -81,8 +81,10 @@ def _server(table: Table) -> RemoteServer:
 
 def _address(table: Table) -> ServerAddress:
     stated = table.choice("place", get_args(Placement))
+    proxy = table.text("proxy", "")
     try:
-        return server_address(table.text("url"), stated=stated)
+        address = server_address(table.text("url"), stated=stated)
+        return through_proxy(address, proxy) if proxy else address
     except ConfigError as exc:
         raise ConfigError(f"providers.{table.name}: {exc.message}", hint=exc.hint) from exc
 

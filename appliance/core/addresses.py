@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import SplitResult, urlsplit
 
@@ -56,6 +56,28 @@ def server_address(text: str, *, stated: Placement | None = None) -> ServerAddre
     return ServerAddress(
         url=f"{parts.scheme}://{netloc}{port}{parts.path.rstrip('/')}", host=host, placement=placement
     )
+
+
+def through_proxy(address: ServerAddress, proxy: str) -> ServerAddress:
+    """Return the address with the farthest place that data reaches on its way through a proxy.
+
+    Raises:
+        ConfigError: the proxy is no URL, or data for this machine would leave it.
+    """
+    try:
+        host = (urlsplit(proxy).hostname or "").rstrip(".").lower()
+    except ValueError:
+        host = ""
+    if not host:
+        raise ConfigError("the proxy is no URL", hint="such as http://127.0.0.1:3128")
+    _, place = _possible_places(f"the proxy {host}", host)
+    if address.is_here and place != "this_machine":
+        raise ConfigError(
+            f"what is sent to {address.host} would leave this machine through the proxy {host}",
+            hint="leave the proxy out: a server of this machine is reached without one",
+        )
+    farthest = max(address.placement, place, key=_NEAREST_FIRST.index)
+    return replace(address, placement=farthest)
 
 
 def check_may_send(

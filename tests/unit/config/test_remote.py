@@ -79,3 +79,10 @@ def test_a_key_in_the_place_of_its_variable_is_refused_and_not_repeated(tmp_path
 def test_a_name_that_would_be_mistaken_for_something_else_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be the name"):
         servers(tmp_path, f'[providers.{name}]\nurl = "http://127.0.0.1"')
+
+
+def test_a_proxy_elsewhere_of_a_server_of_this_machine_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"providers\.box: .* would leave this machine through the proxy"):
+        servers(
+            tmp_path, '[providers.box]\nurl = "http://127.0.0.1:8080"\nproxy = "http://user:word@203.0.113.7"'
+        )

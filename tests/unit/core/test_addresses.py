@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.core.addresses import check_may_send, server_address
+from appliance.core.addresses import check_may_send, server_address, through_proxy
 from appliance.core.capabilities import Placement
 from appliance.core.errors import ConfigError, PolicyRejectionError
 
@@ -89,3 +89,24 @@ def test_leaving_the_machine_needs_permission_and_never_happens_offline(
         return
     with pytest.raises(PolicyRejectionError):
         check()
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy", "placement"),
+    [
+        ("http://127.0.0.1:1", "http://localhost:3128", "this_machine"),
+        ("http://10.0.0.2", "http://user:word@10.0.0.9:3128", "this_network"),
+        ("http://10.0.0.2", "http://203.0.113.7:3128", "elsewhere"),
+        ("https://models.example", "http://127.0.0.1:3128", "elsewhere"),
+    ],
+)
+def test_a_proxy_brings_what_is_sent_as_far_as_it_stands(url: str, proxy: str, placement: Placement) -> None:
+    assert through_proxy(server_address(url), proxy).placement == placement
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://203.0.113.7:3128", "http://10.0.0.9", "proxy.example", "http://[::1"]
+)
+def test_what_is_for_this_machine_does_not_leave_it_through_a_proxy(proxy: str) -> None:
+    with pytest.raises(ConfigError, match="proxy"):
+        through_proxy(server_address("http://127.0.0.1:8080"), proxy)
