@@ -16,6 +16,7 @@ Capability = Literal[
     "rerank",
     "streaming_usage",
     "logprobs",
+    "raw_prompt",
 ]
 
 Pooling = Literal["mean", "cls"]

@@ -18,6 +18,7 @@ _PLAIN: dict[Capability, str] = {
     "rerank": "order passages",
     "streaming_usage": "count tokens while it answers",
     "logprobs": "give log probabilities",
+    "raw_prompt": "continue a text without a chat template",
 }
 
 
@@ -28,6 +29,8 @@ def needs_of(request: GenerateRequest) -> frozenset[Capability]:
         needs.add("json_schema")
     if request.sampling.top_logprobs is not None:
         needs.add("logprobs")
+    if request.is_raw:
+        needs.add("raw_prompt")
     speaks_of_tools = any(
         isinstance(message, ToolMessage) or (isinstance(message, AssistantMessage) and message.tool_calls)
         for message in request.conversation.messages

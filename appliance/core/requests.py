@@ -161,7 +161,8 @@ class Deadline:
 class GenerateRequest:
     """One call for an answer. `owner` scopes every cache: nothing is shared across owners. `model` names a
     model, or a route of the configuration; `routing` says which candidates will do. `conversation_id` is
-    the stored chat it belongs to, so that what is recorded of it can be forgotten with the chat.
+    the stored chat it belongs to, so that what is recorded of it can be forgotten with the chat. With `is_raw`
+    the text of the one user message is continued as it stands, without the model's chat template.
     """
 
     conversation: Conversation
@@ -177,6 +178,7 @@ class GenerateRequest:
     prompt_id: str = ""
     prompt_version: str = ""
     conversation_id: str = ""
+    is_raw: bool = False
     request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
@@ -184,7 +186,16 @@ class GenerateRequest:
             raise InvalidRequestError("a request needs an owner")
         if not self.model:
             raise InvalidRequestError("a request names a model")
+        if self.is_raw and not self._is_plain_text:
+            raise InvalidRequestError(
+                "a raw prompt is one text, with no instructions, tools or output format", hint="ask as a chat"
+            )
         self._check_tools()
+
+    @property
+    def _is_plain_text(self) -> bool:
+        kinds = [message.kind for message in self.conversation.messages]
+        return kinds == ["user"] and not self.tools and self.output.kind == "text"
 
     def _check_tools(self) -> None:
         names = [tool.name for tool in self.tools]

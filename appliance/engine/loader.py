@@ -13,7 +13,7 @@ from appliance.catalog.gguf import read_gguf
 from appliance.core.errors import ContextOverflowError, InvalidRequestError
 from appliance.core.requests import GenerateRequest
 from appliance.engine import native
-from appliance.engine.chat_template import ChatTemplate
+from appliance.engine.chat_template import ChatTemplate, PromptPiece
 from appliance.engine.native import Context, Model
 from appliance.engine.params import EngineInfo, EngineParams
 from appliance.engine.prefix_cache import PrefixCache
@@ -42,6 +42,8 @@ class LoadedModel:
     def prompt_tokens(self, request: GenerateRequest) -> tuple[list[int], bool]:
         """Render and tokenise a request's prompt; also say whether the template opened the thinking."""
         messages = request.conversation.messages
+        if request.is_raw:
+            return self.tokenizer.tokenize([PromptPiece(messages[0].text, is_literal=True)]), False
         tools = request.tools if may_call_tools(request) else ()
         if not shows_tools(self.template.source):
             messages, tools = with_tools_told(messages, tools), ()
@@ -72,7 +74,7 @@ class LoadedModel:
             emit=emit,
             arrived_s=arrived_s,
             thinking_is_open=thinking_is_open,
-            reasoning_tags=self.info.reasoning_tags,
+            reasoning_tags=None if request.is_raw else self.info.reasoning_tags,
             admitted=command.admitted,
             calls=_call_splitter(request) if may_call_tools(request) else None,
         )

@@ -70,7 +70,7 @@ class StoredAnswer:
 
 _ANSWERS: TypeAdapter[StoredAnswer] = TypeAdapter(StoredAnswer)
 _REQUESTS: TypeAdapter[GenerateRequest] = TypeAdapter(GenerateRequest)
-_KEYED = {"conversation", "sampling", "output", "owner", "prompt_id", "prompt_version"}
+_KEYED = {"conversation", "sampling", "output", "owner", "prompt_id", "prompt_version", "is_raw"}
 
 
 def key_of(request: GenerateRequest, candidate: Candidate) -> str | None:

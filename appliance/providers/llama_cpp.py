@@ -25,7 +25,9 @@ from appliance.core.usage import Timings
 # What the engine holds to, whatever a card declares of the model.
 SERVED: frozenset[Capability] = frozenset(("chat", "reasoning", "streaming_usage"))
 # What the engine does with any model that can chat: code holds the answer to its form and reads its logits.
-ENFORCED: frozenset[Capability] = frozenset(("json_schema", "tools", "parallel_tools", "logprobs"))
+ENFORCED: frozenset[Capability] = frozenset(
+    ("json_schema", "tools", "parallel_tools", "logprobs", "raw_prompt")
+)
 
 KEPT_NAMES = 256
 SHOWN_LOAD_STEP = 0.01

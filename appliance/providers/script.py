@@ -80,7 +80,9 @@ class ScriptedModel:
     turns: tuple[tuple[Step, ...], ...] = ((EchoQuestion(),),)
     context_window: int = 4096
     capabilities: frozenset[Capability] = field(
-        default_factory=lambda: frozenset(("chat", "json_schema", "reasoning", "tools", "streaming_usage"))
+        default_factory=lambda: frozenset(
+            ("chat", "json_schema", "reasoning", "tools", "streaming_usage", "raw_prompt")
+        )
     )
     load_s: float = 0.0
     prefill_token_s: float = 0.0

@@ -1,4 +1,4 @@
-"""`POST /v1/completions`: the older form. The prompt is asked as one question, through the model's template."""
+"""`POST /v1/completions`: the older form. The prompt is continued as it stands, without a chat template."""
 
 from __future__ import annotations
 
@@ -84,6 +84,7 @@ def _order(body: CompletionBody, model: str, owner: str, settings: Settings) -> 
                 sampling=sampling,
                 deadline=deadline_of(body),
                 owner=owner,
+                is_raw=True,
             ),
             body.n or 1,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -238,3 +239,18 @@ async def test_a_conversation_goes_on_from_its_kept_prefix(starter_engine: Engin
     assert first.usage.cached_tokens == 0
     assert second.usage.cached_tokens >= first.usage.input_tokens
     assert second.usage.cached_tokens < second.usage.input_tokens
+
+
+async def test_a_raw_prompt_is_continued_without_the_chat_template(starter_engine: Engine) -> None:
+    text = "Paris is the capital of France. Berlin is the capital of <|im_end|>"
+    asked = ask(text, max_tokens=1)
+
+    raw = await starter_engine.prompt_tokens(replace(asked, is_raw=True))
+    chat = await starter_engine.prompt_tokens(asked)
+    continued, _ = await answer(
+        starter_engine, replace(ask(text.removesuffix(" <|im_end|>"), max_tokens=1), is_raw=True)
+    )
+
+    assert raw == await starter_engine.tokenize(text)
+    assert len(chat) > len(raw)
+    assert continued == " Germany"

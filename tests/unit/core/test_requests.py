@@ -5,8 +5,15 @@ from math import nan
 import pytest
 
 from appliance.core.errors import InvalidRequestError
-from appliance.core.messages import Conversation, UserMessage
-from appliance.core.requests import Deadline, GenerateRequest, NamedTool, SamplingParams, ToolSpec
+from appliance.core.messages import Conversation, SystemMessage, UserMessage
+from appliance.core.requests import (
+    Deadline,
+    GenerateRequest,
+    NamedTool,
+    RegexFormat,
+    SamplingParams,
+    ToolSpec,
+)
 
 ASKED = Conversation.of(UserMessage(text="hello"))
 TOOL = ToolSpec(name="clock", description="tells the time", parameters_json="{}")
@@ -17,7 +24,7 @@ TOOL = ToolSpec(name="clock", description="tells the time", parameters_json="{}"
     [
         ("temperature", -0.1), ("temperature", nan), ("top_p", 1.1), ("min_p", -1.0), ("top_k", -1),
         ("repeat_penalty", 0.0), ("seed", -1), ("seed", 2**32), ("max_tokens", 0), ("stop", ("",)),
-        ("stop", ("x" * 257,)), ("stop", ("x",) * 17), ("logit_bias", {1: nan}),
+        ("stop", ("x" * 257,)), ("stop", ("x",) * 17), ("logit_bias", {1: nan}), ("top_logprobs", 21), ("top_logprobs", -1),
     ],
 )  # fmt: skip
 def test_sampling_outside_its_range_is_refused_by_name(name: str, value: object) -> None:
@@ -44,3 +51,14 @@ def test_tools_that_contradict_each_other_are_refused() -> None:
         GenerateRequest(conversation=ASKED, model="m", tools=(TOOL,), tool_choice=NamedTool(name="calendar"))
     with pytest.raises(InvalidRequestError, match="no tools"):
         GenerateRequest(conversation=ASKED, model="m", tool_choice="required")
+
+
+def test_a_raw_prompt_is_one_text_and_nothing_else() -> None:
+    instructed = Conversation.of(SystemMessage(text="be brief"), UserMessage(text="hello"))
+
+    with pytest.raises(InvalidRequestError, match="raw"):
+        GenerateRequest(conversation=instructed, model="m", is_raw=True)
+    with pytest.raises(InvalidRequestError, match="raw"):
+        GenerateRequest(conversation=ASKED, model="m", tools=(TOOL,), is_raw=True)
+    with pytest.raises(InvalidRequestError, match="raw"):
+        GenerateRequest(conversation=ASKED, model="m", output=RegexFormat(pattern="a"), is_raw=True)

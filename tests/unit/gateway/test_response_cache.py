@@ -137,6 +137,7 @@ OTHERS = [
     pytest.param({"prompt_id": "p", "prompt_version": "2"}, id="prompt version"),
     pytest.param({"output": RegexFormat(pattern=".*")}, id="output format"),
     pytest.param({"text": "Why?"}, id="messages"),
+    pytest.param({"is_raw": True}, id="raw prompt"),
 ]
 
 
@@ -144,6 +145,7 @@ OTHERS = [
 async def test_whatever_the_answer_depends_on_makes_another_key(
     shelf: Shelf, changes: dict[str, object]
 ) -> None:
+    shelf.model.capabilities = EVERYTHING | {"raw_prompt"}
     await shelf.ask(asked())
 
     assert not (await shelf.ask(asked(**changes))).handling.is_from_cache

@@ -215,7 +215,14 @@ async def test_a_model_that_does_not_fit_is_refused_and_takes_no_room() -> None:
 async def test_a_card_cannot_promise_what_the_engine_does_not_hold() -> None:
     offered = await Trial().provider.capabilities("a")
 
-    assert offered.capabilities == {"chat", "json_schema", "tools", "parallel_tools", "logprobs"}
+    assert offered.capabilities == {
+        "chat",
+        "json_schema",
+        "tools",
+        "parallel_tools",
+        "logprobs",
+        "raw_prompt",
+    }
 
 
 async def test_loading_and_counting_hold_the_model_no_longer_than_needed() -> None:
