@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -14,6 +15,9 @@ from appliance.core.clock import VirtualClock
 from appliance.core.errors import Failure, InvalidRequestError
 from appliance.core.messages import AssistantMessage, UserMessage
 from appliance.gateway import Gateway, GatewayPolicy
+from appliance.memory.document_prompt import DocumentPrompt
+from appliance.memory.document_scope import DocumentScope
+from appliance.memory.turns import Chat, Turn
 from appliance.providers.script import Fail, Say, ScriptedModel, Step
 from appliance.providers.scripted import ScriptedProvider
 from appliance.retrieval.library import Library
@@ -97,3 +101,34 @@ async def test_wordings_that_were_not_written_are_no_failure(library: Library) -
 def test_so_many_wordings_are_refused() -> None:
     with pytest.raises(InvalidRequestError, match="between 0 and 10"):
         replace(ASKED, other_wordings=11)
+
+
+def turn(number: int, role: Literal["user", "assistant"], text: str) -> Turn:
+    return Turn(
+        id=f"t{number}", chat_id="c", parent_id=None, sequence=number, role=role, state="done", text=text,
+        created_at_s=0.0,
+    )  # fmt: skip
+
+
+async def test_a_follow_up_in_a_chat_says_in_its_receipt_what_was_searched_for(library: Library) -> None:
+    chat = Chat(
+        id="c", title="", system_text="", created_at_s=0.0, updated_at_s=0.0, is_pinned=False, is_archived=False,
+        is_deleted=False, active_turn_id=None, turn_count=3, source="",
+    )  # fmt: skip
+    branch = [
+        turn(1, "user", "Can I carry over leave?"),
+        turn(2, "assistant", "Yes."),
+        turn(3, "user", ASKED.question),
+    ]
+    prompt = DocumentPrompt(
+        asker_with(library, Say(text=TOLD)), model="m", scope=DocumentScope(collections=("handbook",))
+    )
+    prepared = await prompt(chat, branch, lambda _: None)
+    assert prepared.stream is not None
+    assert prepared.receipt_at_end is not None
+    events = [event async for event in prepared.stream(prepared.request)]
+
+    assert events[-1].kind == "completed"
+    told = json.loads(prepared.receipt_at_end())["documents"]
+    assert (told["kind"], told["searched_for"]) == ("answered", [TOLD])
+    assert f"searched for: {TOLD}" in told["notes"]
