@@ -54,9 +54,16 @@ async def other_wordings(question: str, write: Write, *, count: int) -> tuple[st
     rendered = prompt.render(
         user={"question": UserText(question)}, operator={"count": OperatorText(str(count))}
     )
-    lines = (_bare(line) for line in (await write(rendered)).splitlines())
-    usable = dict.fromkeys(line for line in lines if 0 < len(line) <= _LONGEST_QUESTION and line != question)
-    return tuple(usable)[:count]
+    usable: dict[str, str] = {_words(question): ""}
+    for line in map(_bare, (await write(rendered)).splitlines()):
+        if 0 < len(line) <= _LONGEST_QUESTION:
+            usable.setdefault(_words(line), line)
+    return tuple(line for line in usable.values() if line)[:count]
+
+
+def _words(text: str) -> str:
+    """What makes a wording another one: case and punctuation do not."""
+    return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def _first_line(text: str) -> str:

@@ -37,6 +37,6 @@ async def test_useless_writing_leaves_the_question_with_its_subject() -> None:
 
 
 async def test_wordings_lose_their_list_marks_and_are_bounded() -> None:
-    write = writing("1. first words\n- second\n\nq\n- second\n* third\n4) fourth")
+    write = writing("1. first words\n- second\n\nWhy, so?\n- Second.\n* third\n4) fourth")
 
-    assert await other_wordings("q", write, count=3) == ("first words", "second", "third")
+    assert await other_wordings("why so", write, count=3) == ("first words", "second", "third")
