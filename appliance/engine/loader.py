@@ -57,9 +57,11 @@ class LoadedModel:
 
         Raises:
             ContextOverflowError: the prompt leaves no room for one token of an answer.
-            InvalidRequestError: the template refuses the conversation, or the prompt is empty.
+            InvalidRequestError: the template refuses the conversation, the prompt is empty, or a bias is for
+                a token that the model does not have.
         """
         request = command.request
+        self._check_biases(request)
         prompt, thinking_is_open = self.prompt_tokens(request)
         if not prompt:
             raise InvalidRequestError("the prompt has no tokens")
@@ -78,6 +80,15 @@ class LoadedModel:
             admitted=command.admitted,
             calls=_call_splitter(request) if may_call_tools(request) else None,
         )
+
+    def _check_biases(self, request: GenerateRequest) -> None:
+        size = self.model.vocabulary.size
+        unknown = [token for token in request.sampling.logit_bias if not 0 <= token < size]
+        if unknown:
+            raise InvalidRequestError(
+                f"logit_bias names the token {unknown[0]}; this model has the tokens 0 to {size - 1}",
+                hint="take the ids from /tokenize, asked for the same model",
+            )
 
 
 def load(params: EngineParams, on_progress: Callable[[float], None]) -> LoadedModel:

@@ -34,7 +34,7 @@ class Sampler:
 
     def __init__(self, params: SamplingParams, *, vocabulary_size: int, prompt: Sequence[int]) -> None:
         self.seed = _usable_seed(params.seed)
-        self._bias_tokens, self._bias_values = _bias_arrays(params, vocabulary_size)
+        self._bias_tokens, self._bias_values = _bias_arrays(params)
         self._chain: lib.llama_sampler_p | None = None
         if not params.is_greedy or _has_penalties(params):
             self._chain = _build_chain(params, self.seed, vocabulary_size)
@@ -101,11 +101,9 @@ def _has_penalties(params: SamplingParams) -> bool:
     return not is_neutral and params.penalty_last_tokens > 0
 
 
-def _bias_arrays(
-    params: SamplingParams, vocabulary_size: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    known = {token: bias for token, bias in params.logit_bias.items() if 0 <= token < vocabulary_size}
-    return np.array(list(known), np.int64), np.array(list(known.values()), np.float32)
+def _bias_arrays(params: SamplingParams) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    biases = params.logit_bias
+    return np.array(list(biases), np.int64), np.array(list(biases.values()), np.float32)
 
 
 def _build_chain(params: SamplingParams, seed: int, vocabulary_size: int) -> lib.llama_sampler_p:

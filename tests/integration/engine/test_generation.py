@@ -129,6 +129,15 @@ async def test_a_bias_forbids_a_token(starter_engine: Engine) -> None:
     assert (await starter_engine.tokenize(text))[0] != first_token
 
 
+@pytest.mark.parametrize("token", [-1, 99_999_999])
+async def test_a_bias_for_a_token_that_the_model_lacks_is_refused(starter_engine: Engine, token: int) -> None:
+    (failed,) = [event async for event in starter_engine.stream(ask(QUESTIONS[0], logit_bias={token: 5.0}))]
+
+    assert isinstance(failed, Failed)
+    assert failed.failure.kind == "invalid_request"
+    assert str(token) in failed.failure.message
+
+
 async def test_a_repeat_penalty_changes_a_repeating_answer(starter_engine: Engine) -> None:
     prompt = "Repeat the word dog many times."
 
