@@ -247,7 +247,9 @@ async def measure_rounds(
                     say(f"round {number + 1} of {rounds}: {style}")
                     found.append(await measure(engine, server, chosen, number))
         say("constrained and free ones together")
-        async with open_engine(replace(params, parallel=2 * len(CASES))) as shared:
+        async with open_engine(
+            replace(params, parallel=2 * len(CASES), kept_sequences=5 * len(CASES))
+        ) as shared:
             together = await measure_together(shared, [one.constrained for one in prepared], MAX_TOKENS // 2)
     return found, together, use
 
