@@ -114,7 +114,9 @@ def test_the_receipt_of_a_plain_question_is_what_ask_takes(run_cli: RunCli) -> N
 
 @pytest.mark.usefixtures("collection")
 def test_a_search_tells_what_it_was_asked_as_too(run_cli: RunCli) -> None:
-    found = run_cli("search", "vacation", "-c", "handbook", "--queries", "2", "-m", "scripted:writer", "--json")
+    found = run_cli(
+        "search", "vacation", "-c", "handbook", "--queries", "2", "-m", "scripted:writer", "--json"
+    )
     without = run_cli("ask", QUESTION, "--queries", "2", "-m", "scripted:reader")
 
     trace = json.loads(found.stdout)["trace"]
