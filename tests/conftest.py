@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from appliance.config import load_settings
 from appliance.core.clock import VirtualClock
@@ -26,6 +27,10 @@ EMBEDDER = "all-minilm:l6-v2"
 GEMMA = "gemma3:270m-q4_k_m"
 
 MODELS_DIR = load_settings().models_dir
+
+# Every run draws the same examples, however busy the machine is.
+settings.register_profile("suite", derandomize=True, deadline=None)
+settings.load_profile("suite")
 
 # A test run started in the background of a shell ignores Ctrl+C, and so would the programs the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
