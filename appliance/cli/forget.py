@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 import click
 
@@ -17,14 +16,10 @@ from appliance.config import Settings
 from appliance.core.errors import ModelNotFoundError, StorageError
 from appliance.core.forgetting import ForgetChat, ForgetDocument, ForgetSubject, Forgettable, ForgetTarget
 from appliance.core.terminal_text import clean_for_terminal
-from appliance.gateway.response_cache import ForgettableAnswers
 from appliance.memory.conversations import Conversations
 from appliance.memory.forget import ForgetReceipt, forget, render_receipt
 from appliance.memory.forget_chats import ForgettableChats
-from appliance.memory.forget_files import SearchedFolder, StoreFile
-from appliance.memory.mentions import mentions
-from appliance.telemetry.forgetting import ForgettableTraces
-from appliance.telemetry.trace_store import TRACES_FILE, TraceStore
+from appliance.memory.forget_kept import kept_beside
 
 
 @click.command("forget")
@@ -91,19 +86,7 @@ def _stores(
     stores: list[Forgettable] = [chats]
     if settings.index_uri or (settings.data_dir / "index").exists():
         stores.append(_documents(settings, closing))
-    if (settings.state_dir / TRACES_FILE).exists():
-        traces = TraceStore(settings.state_dir / TRACES_FILE)
-        closing.callback(traces.close)
-        stores.append(ForgettableTraces(traces, mentions))
-    if (answers := ForgettableAnswers.below(settings.cache_dir)) is not None:
-        closing.callback(answers.close)
-        stores.append(answers)
-    prefixes = settings.state_dir / "prefixes"
-    stores.append(SearchedFolder("saved prefixes", prefixes, clear=lambda _: _delete_files(prefixes)))
-    stores.append(SearchedFolder("state and logs", settings.state_dir))
-    stores.append(SearchedFolder("caches", settings.cache_dir))
-    stores.append(StoreFile(conversations.database))
-    return stores
+    return [*stores, *kept_beside(settings, conversations.database, closing)]
 
 
 def _documents(settings: Settings, closing: ExitStack) -> Forgettable:
@@ -120,13 +103,6 @@ def _documents(settings: Settings, closing: ExitStack) -> Forgettable:
         ) from exc
     closing.callback(library.close)
     return ForgettableDocuments(library, settings.data_dir / "index")
-
-
-def _delete_files(folder: Path) -> int:
-    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
-    for path in files:
-        path.unlink(missing_ok=True)
-    return len(files)
 
 
 def _as_json(receipt: ForgetReceipt) -> str:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _LONGEST_DRAFT = 16
 _REPAIRS = 12
 
+LAST = (0,)
+"""The outputs of a plan whose last token alone needs logits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -85,7 +88,7 @@ class ConstrainedText:
             return None
         if step.tokens:
             return Plan(len(self._base) + step.keep, step.tokens, step.logits_at)
-        return Plan(len(self._base) - 1, self._base[-1:], (0,))
+        return Plan(len(self._base) - 1, self._base[-1:], LAST)
 
     def take(self, rows: Sequence[NDArray[np.float32]]) -> DecodeOutcome:
         """Act on the logits of the plan; rows are changed in place."""

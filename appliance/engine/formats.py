@@ -20,13 +20,10 @@ class FormatCompiler:
         self._vocabulary = vocabulary
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="formats")
         self._compiler: GrammarCompiler | None = None
-        self._is_prepared = False
 
     def prepare(self) -> None:
         """Begin to prepare the vocabulary unless that has begun: a fraction of a second, or a few for a large one."""
-        if not self._is_prepared:
-            self._is_prepared = True
-            self._executor.submit(self._opened)
+        self._executor.submit(self._opened)
 
     def compile(self, admitted: Admitted) -> Future[CompiledFormat]:
         """Begin to compile; the result may be a SchemaRejectedError."""
@@ -38,7 +35,6 @@ class FormatCompiler:
         return compiled
 
     def _opened(self) -> GrammarCompiler:
-        self._is_prepared = True
         if self._compiler is None:
             self._compiler = GrammarCompiler(_token_vocabulary(self._vocabulary))
         return self._compiler

@@ -20,7 +20,7 @@ import numpy as np
 from appliance.core.errors import EngineCrashedError, ModelFileError, RateLimitedError
 from appliance.core.events import Completed, Failed, ModelIdentity
 from appliance.core.usage import Timings, Usage
-from appliance.engine.constrained import ConstrainedText, Plan
+from appliance.engine.constrained import LAST, ConstrainedText, Plan
 from appliance.engine.formats import FormatCompiler
 from appliance.engine.native import Batch, Context, Vocabulary
 from appliance.engine.params import EngineParams
@@ -37,7 +37,6 @@ _FORMAT_WAIT_S = 0.02
 
 _DONE, _NO_ROOM, _ABORTED = 0, 1, 2
 _TILE_TOKENS = 64
-_LAST = (0,)
 _NO_NUMBERS = ModelFileError(
     "the model computes no numbers (its logits are NaN)",
     hint="its weights or its metadata are damaged: `appliance verify`, or fetch it again",
@@ -268,7 +267,7 @@ class Scheduler:
         chunk = (
             slot.tokens[slot.evaluated :] if is_last else slot.tokens[slot.evaluated : slot.evaluated + count]
         )
-        outputs = slot.first_plan.outputs if slot.first_plan else _LAST
+        outputs = slot.first_plan.outputs if slot.first_plan else LAST
         self._add(slot, chunk, outputs if is_last else ())
 
     def _decode(self, in_batch: list[Slot]) -> int:

@@ -23,7 +23,7 @@ from appliance.core.events import (
 from appliance.core.logprobs import TokenLogprob
 from appliance.core.requests import GenerateRequest
 from appliance.core.usage import FinishReason, Timings, Usage
-from appliance.engine.constrained import ConstrainedText, Plan
+from appliance.engine.constrained import LAST, ConstrainedText, Plan
 from appliance.engine.detokenizer import StopFilter, Utf8Stream
 from appliance.engine.logprobs import LogprobLedger, LogprobReader
 from appliance.engine.native import Vocabulary
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 # A caller that stops listening still knows what the answer cost up to the last report.
 _TOKENS_BETWEEN_REPORTS = 32
-
-_LAST = (0,)
 
 Emit = Callable[[StreamEvent], None]
 
@@ -154,7 +152,7 @@ class Slot:
         """What the next pass evaluates; None when the answer ended without one."""
         if self.constrained is not None:
             return self._plan_constrained(self.constrained)
-        return Plan(self.evaluated, self.tokens[self.evaluated :], _LAST)
+        return Plan(self.evaluated, self.tokens[self.evaluated :], LAST)
 
     def _plan_constrained(self, constrained: ConstrainedText) -> Plan | None:
         try:

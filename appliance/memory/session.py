@@ -194,7 +194,7 @@ class ChatSession:
         turn = await asyncio.to_thread(
             self.conversations.turns.begin_answer,
             plan.chat_id,
-            _as_sent(request),
+            SentRequest.of(request),
             parent_id=parent_id,
             receipt_json=prepared.receipt_json,
             continues=plan.continues,
@@ -287,17 +287,3 @@ def _to_continue(prepared: PreparedPrompt, text: str) -> PreparedPrompt:
     )
     request = dataclasses.replace(prepared.request, conversation=Conversation(tuple(messages)))
     return dataclasses.replace(prepared, request=request)
-
-
-def _as_sent(request: GenerateRequest) -> SentRequest:
-    return SentRequest(
-        model=request.model,
-        messages=request.conversation.messages,
-        sampling=request.sampling,
-        output=request.output,
-        tools=request.tools,
-        tool_choice=request.tool_choice,
-        prompt_id=request.prompt_id,
-        prompt_version=request.prompt_version,
-        request_id=request.request_id,
-    )

@@ -8,7 +8,14 @@ from typing import Literal
 from appliance.core.errors import Failure
 from appliance.core.events import ModelIdentity
 from appliance.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
-from appliance.core.requests import OutputFormat, SamplingParams, TextFormat, ToolChoice, ToolSpec
+from appliance.core.requests import (
+    GenerateRequest,
+    OutputFormat,
+    SamplingParams,
+    TextFormat,
+    ToolChoice,
+    ToolSpec,
+)
 from appliance.core.usage import FinishReason, Timings, Usage
 
 Role = Literal["user", "assistant", "tool", "note"]
@@ -32,6 +39,21 @@ class SentRequest:
     prompt_id: str = ""
     prompt_version: str = ""
     request_id: str = ""
+
+    @classmethod
+    def of(cls, request: GenerateRequest) -> SentRequest:
+        """Return what is kept of a request."""
+        return cls(
+            model=request.model,
+            messages=request.conversation.messages,
+            sampling=request.sampling,
+            output=request.output,
+            tools=request.tools,
+            tool_choice=request.tool_choice,
+            prompt_id=request.prompt_id,
+            prompt_version=request.prompt_version,
+            request_id=request.request_id,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,10 @@ from pathlib import Path
 
 from appliance.config import Settings
 from appliance.core.forgetting import ForgetChat, ForgetProbe, ForgetReport, Forgettable, ForgetTarget
-from appliance.gateway.response_cache import ForgettableAnswers
 from appliance.memory.forget import ForgetReceipt, forget
 from appliance.memory.forget_chats import ForgettableChats, needles_of
 from appliance.memory.forget_documents import ForgettableDocuments
-from appliance.memory.forget_files import SearchedFolder, StoreFile
-from appliance.memory.mentions import mentions
+from appliance.memory.forget_kept import kept_beside
 from appliance.prompts.forgetting import ForgettableOutcomes
 from appliance.retrieval.library import Library
 from appliance.server.wire import JsonObject
@@ -75,23 +73,12 @@ class Forgetting:
     def _stores(self, owner: str) -> Iterator[Sequence[Forgettable]]:
         """Yield every store, the file of the database last."""
         settings = self._settings
-        prefixes = settings.state_dir / "prefixes"
         with ExitStack() as closing:
             stores: list[Forgettable] = [ForgettableChats(self._database, owner=owner)]
             if self._library is not None:
                 folder = settings.data_dir / "index"
                 stores.append(ForgettableDocuments(self._library, folder, owner=owner))
-            if (settings.state_dir / TRACES_FILE).exists():
-                traces = TraceStore(settings.state_dir / TRACES_FILE)
-                closing.callback(traces.close)
-                stores.append(ForgettableTraces(traces, mentions))
-            if (answers := ForgettableAnswers.below(settings.cache_dir)) is not None:
-                closing.callback(answers.close)
-                stores.append(answers)
-            stores.append(SearchedFolder("saved prefixes", prefixes, clear=lambda _: _delete_files(prefixes)))
-            stores.append(SearchedFolder("state and logs", settings.state_dir))
-            stores.append(SearchedFolder("caches", settings.cache_dir))
-            stores.append(StoreFile(self._database))
+            stores += kept_beside(settings, self._database, closing)
             yield stores
 
 
@@ -216,10 +203,3 @@ def _summed(reports: Sequence[ForgetReport], store: str) -> ForgetReport:
     # An even sample finds a leak as well; each needle costs a pass over every file.
     step = max(1, -(-len(needles) // _MAX_NEEDLES))
     return ForgetReport(store=store, removed=removed, needles=tuple(needles)[::step], notes=tuple(notes))
-
-
-def _delete_files(folder: Path) -> int:
-    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
-    for path in files:
-        path.unlink(missing_ok=True)
-    return len(files)

@@ -98,12 +98,12 @@ class Drafter:
     def draft(self, constraint: Constraint, max_tokens: int) -> Draft:
         """Return tokens that may follow and are likely to; an empty draft when there is nothing to go by."""
         self._follow(constraint.tokens)
-        ahead = constraint.copy()
-        guess, source = self._guess(ahead)
+        guess, source = self._guess(constraint)
         guess = guess[: self._trust[source].length(min(max_tokens, len(guess)))] if guess else []
-        guess = guess[: ahead.count_allowed(guess)] if guess else []
+        guess = guess[: constraint.count_allowed(guess)] if guess else []
         if not guess:
             return Draft()
+        ahead = constraint.copy()
         ahead.accept(guess)
         forced = [] if ahead.is_complete else ahead.forced_tokens()[:_MAX_FORCED]
         is_forced = (False,) * len(guess) + (True,) * len(forced)

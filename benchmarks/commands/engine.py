@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Unpack, cast
 import click
 
 from benchmarks.commands.options import (
-    Duration,
     Numbers,
     OutputFlags,
     SettingsSource,
     Words,
+    budget_option,
     output_options,
 )
 
@@ -67,8 +67,7 @@ class EngineFlags(OutputFlags):
     "-ngl", "--n-gpu-layers", "gpu_layers", type=Numbers(-1, 10_000), default="-1", show_default=True
 )
 @click.option("-r", "--repetitions", default=5, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--budget", "budget_s", type=Duration(), default="1h", show_default=True,
-              help="Begin no round after so long.")  # fmt: skip
+@budget_option("Begin no round after so long.")
 @click.option("--llama-bench", "peer_file", type=click.Path(path_type=Path, dir_okay=False, exists=True),
               help="JSON that llama-bench wrote with `-o json`; its figures are laid beside.")  # fmt: skip
 @output_options

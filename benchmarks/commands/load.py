@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 import click
 
 from benchmarks.commands.options import (
-    Duration,
     F,
     Numbers,
     OutputFlags,
     SettingsSource,
     Words,
+    budget_option,
     output_options,
 )
 
@@ -88,14 +88,7 @@ class LoadFlags(OutputFlags, TargetFlags):
 @click.option("--output-tokens", default=64, show_default=True, type=click.IntRange(1, 1 << 20))
 @click.option("--goodput", multiple=True, metavar="LIMITS",
               help="Count only requests within limits in ms: --goodput 'ttft:500 tpot:50'.")  # fmt: skip
-@click.option(
-    "--budget",
-    "budget_s",
-    type=Duration(),
-    default="1h",
-    show_default=True,
-    help="Send nothing after so long.",
-)
+@budget_option("Send nothing after so long.")
 @output_options
 @click.pass_obj
 def load_command(source: SettingsSource, **flags: Unpack[LoadFlags]) -> int:
@@ -153,14 +146,7 @@ class LatencyFlags(OutputFlags, TargetFlags):
 @click.option("--states", type=Words("cold", "warm", "cached"),
               help="Default: all three, for a server warm and cached.")  # fmt: skip
 @click.option("-r", "--repetitions", default=5, show_default=True, type=click.IntRange(1, 1000))
-@click.option(
-    "--budget",
-    "budget_s",
-    type=Duration(),
-    default="1h",
-    show_default=True,
-    help="Begin nothing after so long.",
-)
+@budget_option("Begin nothing after so long.")
 @output_options
 @click.pass_obj
 def latency_command(source: SettingsSource, **flags: Unpack[LatencyFlags]) -> int:

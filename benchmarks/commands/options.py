@@ -47,6 +47,13 @@ class Duration(click.ParamType[float]):
         return float(match[1]) * _UNITS_S[match[2]]
 
 
+def budget_option(help_text: str, *, default: str = "1h") -> Callable[[F], F]:
+    """`--budget`, as `budget_s`; `help_text` says what ends when it is spent."""
+    return click.option(
+        "--budget", "budget_s", type=Duration(), default=default, show_default=True, help=help_text
+    )
+
+
 class Numbers(click.ParamType[tuple[int, ...]]):
     """Whole numbers with commas between them: `0,512,1024`."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from benchmarks.commands.options import Duration, OutputFlags, SettingsSource, output_options
+from benchmarks.commands.options import OutputFlags, SettingsSource, budget_option, output_options
 
 if TYPE_CHECKING:
     from benchmarks.commands.running import SuiteEnd
@@ -37,14 +37,7 @@ class QualityFlags(OutputFlags):
 @click.option("--window", "window_tokens", default=256, show_default=True, type=click.IntRange(64, 1024),
               help="Tokens of a window; the second half of each is scored.")  # fmt: skip
 @click.option("--needle-words", default=300, show_default=True, type=click.IntRange(10, 1_000_000))
-@click.option(
-    "--budget",
-    "budget_s",
-    type=Duration(),
-    default="1h",
-    show_default=True,
-    help="Begin nothing after so long.",
-)
+@budget_option("Begin nothing after so long.")
 @output_options
 @click.pass_obj
 def quality_command(source: SettingsSource, **flags: Unpack[QualityFlags]) -> int:

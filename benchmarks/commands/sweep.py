@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Unpack, cast
 import click
 
 from benchmarks.commands.options import (
-    Duration,
     Numbers,
     OutputFlags,
     SettingsSource,
     Words,
+    budget_option,
     output_options,
 )
 
@@ -64,9 +64,7 @@ class SweepFlags(OutputFlags):
 @click.option("-ngl", "--n-gpu-layers", "gpu_layers", type=Numbers(-1, 10_000), help="Default: as in the settings; "
               "with a GPU build also 0.")  # fmt: skip
 @click.option("-r", "--repetitions", default=5, show_default=True, type=click.IntRange(1, 100))
-@click.option(
-    "--budget", "budget_s", type=Duration(), default="5m", show_default=True, help="Keep it inside this time."
-)
+@budget_option("Keep it inside this time.", default="5m")
 @click.option("--lossy", is_flag=True, help="Recommend a KV type that changes answers, when it is faster.")
 @output_options
 @click.pass_obj

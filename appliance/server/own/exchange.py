@@ -134,7 +134,7 @@ def _store_answer(conversations: Conversations, exchange: Exchange, request: Gen
     turns = conversations.turns
     turn = turns.begin_answer(
         exchange.chat_id,
-        _as_sent(request),
+        SentRequest.of(request),
         parent_id=exchange.question.id,
         receipt_json=exchange.receipt_json,
     )
@@ -172,17 +172,3 @@ def _end(result: GenerateSuccess | GenerateFailure | None) -> AnswerEnd:
             )
         case None:
             return AnswerEnd(state="stopped", finish_reason="cancelled")
-
-
-def _as_sent(request: GenerateRequest) -> SentRequest:
-    return SentRequest(
-        model=request.model,
-        messages=request.conversation.messages,
-        sampling=request.sampling,
-        output=request.output,
-        tools=request.tools,
-        tool_choice=request.tool_choice,
-        prompt_id=request.prompt_id,
-        prompt_version=request.prompt_version,
-        request_id=request.request_id,
-    )
