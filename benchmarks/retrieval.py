@@ -12,7 +12,7 @@ import json
 import resource
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -111,11 +111,10 @@ def measure(chunks: int, queries: int, folder: Path, *, seed: int = 1) -> Retrie
     store = DocumentStore(Database(folder / STORE_FILE))
     index = RetrievalIndex(store, uri=str(folder / "index"), embedder=embedder)
     index.check()
-    started_s = perf_counter()
-    text_bytes = _fill(store, index, embedder, words, random, chunks)
-    index.settle()
-    build_s = perf_counter() - started_s
-    _say(f"{chunks} chunks built in {build_s:.0f} s")
+    build_s, text_bytes = _built(
+        folder, chunks, lambda: _fill(store, index, embedder, words, random, chunks), index
+    )
+    random = np.random.default_rng(seed + 1)
     asked = [int(number) for number in random.integers(0, chunks, queries)]
     questions = [f"{number} {' '.join(words[_zipf(random, 8)])}" for number in asked]
     recall = _recall(index, embedder, chunks, questions[: min(queries, 50)])
@@ -137,6 +136,19 @@ def measure(chunks: int, queries: int, folder: Path, *, seed: int = 1) -> Retrie
         data_mib=_size_mib(folder) - _size_mib(folder / "index"),
         text_mib=text_bytes / 2**20,
     )
+
+
+def _built(folder: Path, chunks: int, fill: Callable[[], int], index: RetrievalIndex) -> tuple[float, int]:
+    """Build the index unless the folder holds it, and return the seconds and the bytes of text it took."""
+    marker = folder / "built.json"
+    if not marker.exists():
+        started_s = perf_counter()
+        text_bytes = fill()
+        index.settle()
+        marker.write_text(json.dumps([perf_counter() - started_s, text_bytes]))
+    build_s, text_bytes = json.loads(marker.read_text())
+    _say(f"{chunks} chunks built in {build_s:.0f} s")
+    return float(build_s), int(text_bytes)
 
 
 def _fill(
@@ -272,10 +284,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sizes", nargs="*", type=int, default=[1_000, 100_000])
     parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument(
+        "--keep", type=Path, help="build in this folder, or measure what an earlier run built"
+    )
     options = parser.parse_args(arguments)
     for size in options.sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            sys.stdout.write(json.dumps(asdict(measure(size, options.queries, Path(folder)))) + "\n")
+        with tempfile.TemporaryDirectory() as passing:
+            folder = Path(passing) if options.keep is None else options.keep / str(size)
+            folder.mkdir(parents=True, exist_ok=True)
+            sys.stdout.write(json.dumps(asdict(measure(size, options.queries, folder))) + "\n")
             sys.stdout.flush()
 
 
