@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import perf_counter
@@ -29,10 +30,15 @@ async def answer_on_screen(
     gateway: Gateway, request: GenerateRequest, screen: AnswerScreen, answer_type: type | None = None
 ) -> ShownAnswer:
     """Ask and show. Cancelling this task is the interrupt: it returns, rather than raising."""
+    return await events_on_screen(gateway.stream(request, answer_type), screen)
+
+
+async def events_on_screen(arriving: AsyncGenerator[StreamEvent], screen: AnswerScreen) -> ShownAnswer:
+    """Show an answer whose events are made elsewhere; interrupted as `answer_on_screen` is."""
     answer = AnswerInProgress()
     stopwatch = Stopwatch()
     try:
-        async with aclosing(gateway.stream(request, answer_type)) as events:
+        async with aclosing(arriving) as events:
             async for event in events:
                 stopwatch.note(event)
                 answer.add(event)

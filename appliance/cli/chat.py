@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import click
 
@@ -12,6 +12,7 @@ from appliance.cli.answering import ShownAnswer, answer_on_screen
 from appliance.cli.chat_commands import run_command
 from appliance.cli.chat_input import keep_history, read_message, read_piped_line, read_terminal_line
 from appliance.cli.chat_session import ChatSession
+from appliance.cli.chat_shelf import STORE_COMMANDS, run_store_command
 from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from appliance.cli.generation import GenerationFlags, generation_options, sampling_of, setting_flags
 from appliance.cli.invocation import Invocation
@@ -19,14 +20,19 @@ from appliance.cli.leaving import note_where_data_goes
 from appliance.cli.loop_thread import LoopThread
 from appliance.cli.screen import AnswerScreen
 from appliance.cli.stats import stats_line
-from appliance.core.errors import ApplianceError
+from appliance.core.errors import ApplianceError, InvalidRequestError
 from appliance.core.results import GenerateFailure
 from appliance.core.terminal_text import clean_for_terminal
 
 if TYPE_CHECKING:
     from appliance.app import Appliance
+    from appliance.cli.chat_documents import ChatDocuments
     from appliance.cli.stored_chat import StoredChat
     from appliance.config import Settings
+    from appliance.memory.document_scope import DocumentScope
+
+Way = Literal["new", "again", "edited"]
+"""How a question comes to be asked: at the end, once more, or in place of the last one."""
 
 
 @click.command("chat")
@@ -57,7 +63,9 @@ def chat_command(
         try:
             with ExitStack() as closing:
                 stored = None if is_private else _stored(appliance, closing)
-                return _Chat(appliance, loop, session, flags, stored).talk()
+                chat = _Chat(appliance, loop, session, flags, stored)
+                closing.callback(chat.close)
+                return chat.talk()
         finally:
             loop.run(appliance.close())
 
@@ -71,9 +79,7 @@ async def _build(settings: Settings) -> Appliance:
 def _stored(appliance: Appliance, closing: ExitStack) -> StoredChat:
     from appliance.app import open_facts
     from appliance.cli.stored_chat import StoredChat
-    from appliance.memory.chat_prompt import no_facts
     from appliance.memory.conversations import Conversations
-    from appliance.memory.fact_recall import FactRecall
     from appliance.memory.schema import CONVERSATIONS, FACTS
     from appliance.memory.short_term import policy_named
     from appliance.storage.database import STORE_FILE, Database
@@ -81,9 +87,12 @@ def _stored(appliance: Appliance, closing: ExitStack) -> StoredChat:
     settings = appliance.settings
     database = Database(settings.data_dir / STORE_FILE, [CONVERSATIONS, FACTS])
     closing.callback(database.close)
-    recall = no_facts if settings.facts == "off" else FactRecall(open_facts(settings, database))
     return StoredChat(
-        Conversations(database), appliance.gateway, memory=policy_named(settings.memory), recall=recall
+        Conversations(database),
+        appliance.gateway,
+        memory=policy_named(settings.memory),
+        facts=open_facts(settings, database),
+        fact_mode=settings.facts,
     )
 
 
@@ -104,9 +113,16 @@ class _Chat:
         self._stored = stored
         self._shows_stats = flags["shows_stats"]
         self._screen = AnswerScreen(shows_reasoning=flags["shows_reasoning"], ends_line=True)
+        self._opened_documents: ChatDocuments | None = None
+        self._scope: DocumentScope | None = None
         self._is_terminal = sys.stdin.isatty()
         self._read_line = read_terminal_line if self._is_terminal else read_piped_line
         self._has_failed = False
+
+    def close(self) -> None:
+        """End what questions to documents opened."""
+        if self._opened_documents is not None:
+            self._opened_documents.close()
 
     def talk(self) -> int:
         """Answer until the input ends; return the exit code."""
@@ -149,20 +165,49 @@ class _Chat:
         try:
             if not stripped:
                 return
-            if stripped == "/retry":
-                self._answer(self._session.take_back(), is_again=True)
-            elif stripped.startswith("/") and not stripped.startswith("//"):
-                self._show(run_command(self._session, stripped, self._check_model))
+            if stripped.startswith("/") and not stripped.startswith("//"):
+                self._obey(stripped)
             else:
-                self._answer(stripped.removeprefix("/") if stripped.startswith("//") else message)
+                self._ask(stripped.removeprefix("/") if stripped.startswith("//") else message)
         except ApplianceError as exc:
             self._fail(exc)
         except KeyboardInterrupt:
             self._show("interrupted")
 
-    def _answer(self, question: str, *, is_again: bool = False) -> None:
-        shown = self._loop.run(self._asked(question, is_again=is_again))
+    def _obey(self, line: str) -> None:
+        name, _, argument = line.partition(" ")
+        argument = argument.strip()
+        match name:
+            case "/retry":
+                self._answer(self._session.take_back(), "again")
+            case "/edit":
+                self._edit(argument)
+            case "/ask":
+                self._ask(argument, asks_documents=True)
+            case _ if name in STORE_COMMANDS:
+                self._show(self._loop.run(run_store_command(self._session, self._stored, name, argument)))
+            case _:
+                self._show(run_command(self._session, line, self._check_model))
+
+    def _ask(self, question: str, *, asks_documents: bool = False) -> None:
+        if not question:
+            raise InvalidRequestError("/ask needs a question", hint="/ask when does the lease end?")
+        if asks_documents:
+            self._scope = self._loop.run(self._documents.scope_of(question))
+        else:
+            self._scope = None
+        self._answer(question, "new")
+
+    def _edit(self, question: str) -> None:
+        if not question:
+            raise InvalidRequestError("/edit needs the question in other words")
+        self._session.take_back()
+        self._answer(question, "edited")
+
+    def _answer(self, question: str, way: Way) -> None:
+        shown = self._loop.run(self._asked(question, way))
         self._session.take(shown)
+        self._show_sources()
         result = shown.result
         if shown.is_interrupted:
             self._screen.note("interrupted; /retry asks again")
@@ -173,14 +218,40 @@ class _Chat:
         if self._shows_stats:
             self._screen.note(stats_line(shown))
 
-    async def _asked(self, question: str, *, is_again: bool) -> ShownAnswer:
+    async def _asked(self, question: str, way: Way) -> ShownAnswer:
+        self._session.asks(question)
         if self._stored is None:
+            return await self._asked_privately(question)
+        prepare = None if self._scope is None else self._documents.prompt(self._session.model, self._scope)
+        match way:
+            case "new":
+                return await self._stored.answer(self._session, question, self._screen, prepare)
+            case "again":
+                return await self._stored.answer_again(self._session, self._screen, prepare)
+            case "edited":
+                return await self._stored.answer_edited(self._session, question, self._screen, prepare)
+
+    async def _asked_privately(self, question: str) -> ShownAnswer:
+        if self._scope is None:
             request = self._session.request(question)
             return await answer_on_screen(self._appliance.gateway, request, self._screen)
-        self._session.asks(question)
-        if is_again:
-            return await self._stored.answer_again(self._session, self._screen)
-        return await self._stored.answer(self._session, question, self._screen)
+        return await self._documents.answer_privately(self._session, question, self._scope, self._screen)
+
+    @property
+    def _documents(self) -> ChatDocuments:
+        if self._opened_documents is None:
+            from appliance.cli.chat_documents import ChatDocuments
+
+            self._opened_documents = ChatDocuments(self._appliance.settings, self._appliance.gateway)
+        return self._opened_documents
+
+    def _show_sources(self) -> None:
+        if self._scope is None or self._opened_documents is None:
+            return
+        from appliance.cli.chat_documents import show_sources
+
+        stored, private = self._stored, self._opened_documents.private_receipt_json
+        show_sources(private if stored is None else stored.receipt_json(), self._screen)
 
     def _check_model(self, name: str) -> None:
         self._loop.run(self._appliance.gateway.capabilities(name))

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from appliance.cli.chat_session import SETTABLE, ChatSession
+from appliance.cli.chat_shelf import STORE_COMMANDS
 from appliance.cli.stats import stats_line
 from appliance.core.errors import InvalidRequestError
 
@@ -37,8 +38,10 @@ def run_command(session: ChatSession, line: str, check_model: CheckModel) -> str
         session.model = argument
         return f"{argument} answers from now on"
     command = COMMANDS.get(name)
+    if name in ELSEWHERE:
+        raise InvalidRequestError(f"{name} is a page of the terminal interface", hint=ELSEWHERE[name])
     if command is None:
-        near = get_close_matches(name, COMMANDS, n=1)
+        near = get_close_matches(name, [*COMMANDS, *STORE_COMMANDS, *ELSEWHERE], n=1)
         raise InvalidRequestError(
             f"there is no command {name}",
             hint=f"did you mean {near[0]}?" if near else "/help lists them; // begins a message with a slash",
@@ -47,8 +50,10 @@ def run_command(session: ChatSession, line: str, check_model: CheckModel) -> str
 
 
 def _help(_session: ChatSession, _argument: str) -> str:
-    width = max(len(command.usage) for command in COMMANDS.values())
-    lines = [f"{command.usage:<{width}}  {command.summary}" for command in COMMANDS.values()]
+    listed = [(one.usage, one.summary) for one in COMMANDS.values()]
+    listed[-1:-1] = [(one.usage, one.summary) for one in STORE_COMMANDS.values()]
+    width = max(len(usage) for usage, _ in listed)
+    lines = [f"{usage:<{width}}  {summary}" for usage, summary in listed]
     return "\n".join([*lines, "", *_INPUT_HELP])
 
 
@@ -105,11 +110,12 @@ def _save(session: ChatSession, argument: str) -> str:
 
 
 def _elsewhere(_session: ChatSession, _argument: str) -> str:
-    raise AssertionError("/retry and /exit are done by the loop that reads messages")
+    raise AssertionError("the loop that reads messages does this")
 
 
 COMMANDS: dict[str, SlashCommand] = {
     "/help": SlashCommand("/help", "show this", _help),
+    "/ask": SlashCommand("/ask QUESTION", "ask the documents; @NAME names some of them", _elsewhere),
     "/new": SlashCommand("/new", "begin a new conversation", _new),
     "/model": SlashCommand("/model [NAME]", "show or change the model", _model),
     "/system": SlashCommand("/system [TEXT|none]", "show, set or remove the system message", _system),
@@ -117,5 +123,20 @@ COMMANDS: dict[str, SlashCommand] = {
     "/stats": SlashCommand("/stats", "show tokens and times of the last answer", _stats),
     "/save": SlashCommand("/save FILE", "write the conversation to a .md or .json file", _save),
     "/retry": SlashCommand("/retry", "answer the last question again", _elsewhere),
+    "/edit": SlashCommand("/edit TEXT", "ask the last question in other words", _elsewhere),
     "/exit": SlashCommand("/exit", "leave", _elsewhere),
 }
+
+ELSEWHERE = {
+    "/models": "`appliance list` is the catalogue; /model NAME changes the model here",
+    "/library": "`appliance docs` lists documents, `appliance add PATH` brings some in",
+    "/extract": "`appliance extract` takes a row of fields out of each of many documents",
+    "/branch": "`appliance chats show CHAT --branches` shows every branch",
+    "/copy": "/save FILE writes the conversation",
+    "/think": "`appliance chat --reasoning` prints the thinking",
+    "/settings": "`appliance config` lists every setting and its source",
+    "/log": "`appliance trace` shows requests with their times",
+    "/bench": "`appliance bench` measures the speed of the model here",
+    "/theme": "plain lines have no colours of their own",
+}
+"""Pages of the terminal interface that lines cannot show, and what does the same from here."""

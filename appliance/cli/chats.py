@@ -20,6 +20,7 @@ from appliance.memory.importer import import_file
 from appliance.memory.markdown import export_markdown
 from appliance.memory.portable import export_json
 from appliance.memory.schema import CONVERSATIONS, FACTS
+from appliance.memory.search import ChatHit
 from appliance.memory.turns import Chat, Turn
 from appliance.storage.database import STORE_FILE, Database
 
@@ -68,7 +69,7 @@ def list_command(
     if not chats:
         click.echo("no chats here", err=True)
     for chat in chats:
-        _say(_row(chat))
+        _say(chat_row(chat))
 
 
 @chats_command.command("show")
@@ -99,7 +100,7 @@ def rename_command(invocation: Invocation, *, chat: str, title: str) -> None:
     """Give a chat another title."""
     with open_conversations(invocation) as conversations:
         renamed = conversations.chats.rename(conversations.chats.resolve(chat).id, title)
-    _say(_row(renamed))
+    _say(chat_row(renamed))
 
 
 @chats_command.command("pin")
@@ -110,7 +111,7 @@ def pin_command(invocation: Invocation, *, chat: str, off: bool) -> None:
     """Keep a chat at the top of the list."""
     with open_conversations(invocation) as conversations:
         pinned = conversations.chats.pin(conversations.chats.resolve(chat).id, is_pinned=not off)
-    _say(_row(pinned))
+    _say(chat_row(pinned))
 
 
 @chats_command.command("archive")
@@ -121,7 +122,7 @@ def archive_command(invocation: Invocation, *, chat: str, off: bool) -> None:
     """Put a chat out of sight; search still finds it."""
     with open_conversations(invocation) as conversations:
         archived = conversations.chats.archive(conversations.chats.resolve(chat).id, is_archived=not off)
-    _say(_row(archived))
+    _say(chat_row(archived))
 
 
 @chats_command.command("delete")
@@ -137,7 +138,7 @@ def delete_command(invocation: Invocation, *, chats: tuple[str, ...]) -> None:
         for chat in meant:
             conversations.chats.delete(chat.id)
     for chat in meant:
-        _say(f"deleted {_row(chat)}")
+        _say(f"deleted {chat_row(chat)}")
     click.echo("`appliance chats undo` brings back the last one", err=True)
 
 
@@ -151,7 +152,7 @@ def undo_command(invocation: Invocation, *, chat: str | None) -> None:
         if meant is None:
             raise InvalidRequestError("the trash is empty")
         restored = conversations.chats.restore(meant.id)
-    _say(f"restored {_row(restored)}")
+    _say(f"restored {chat_row(restored)}")
 
 
 @chats_command.command("search")
@@ -169,8 +170,7 @@ def search_command(invocation: Invocation, *, query: str, limit: int, as_json: b
     if not hits:
         click.echo("nothing found", err=True)
     for hit in hits:
-        aside = "" if hit.is_shown else "  (on another branch)"
-        _say(f"{hit.chat_id[:_SHORT_ID]}  {hit.chat_title}{aside}\n    {hit.role or 'title'}: {hit.excerpt}")
+        _say(hit_row(hit))
 
 
 @chats_command.command("export")
@@ -218,6 +218,20 @@ def import_command(invocation: Invocation, *, file: Path, as_json: bool) -> None
     click.echo(f"{sum(not chat.skipped for chat in imported)} of {len(imported)} chats imported", err=True)
 
 
+def chat_row(chat: Chat) -> str:
+    """Return a chat as lists show it."""
+    marks = [name for name, holds in (("pinned", chat.is_pinned), ("archived", chat.is_archived)) if holds]
+    used = time.strftime("%Y-%m-%d %H:%M", time.localtime(chat.updated_at_s))
+    suffix = f"  [{', '.join(marks)}]" if marks else ""
+    return f"{chat.id[:_SHORT_ID]}  {used}  {chat.turn_count:>4} turns  {chat.title}{suffix}"
+
+
+def hit_row(hit: ChatHit) -> str:
+    """Return a found turn with the chat it stands in."""
+    aside = "" if hit.is_shown else "  (on another branch)"
+    return f"{hit.chat_id[:_SHORT_ID]}  {hit.chat_title}{aside}\n    {hit.role or 'title'}: {hit.excerpt}"
+
+
 def _exported(conversations: Conversations, chat_ids: Sequence[str], form: str) -> str:
     if form == "json":
         return export_json(conversations, chat_ids) + "\n"
@@ -232,13 +246,6 @@ def _write_new(path: Path, text: str) -> None:
         raise InvalidRequestError(f"{path} exists already", hint="give another file name") from exc
     except OSError as exc:
         raise InvalidRequestError(f"{path} cannot be written: {exc.strerror}") from exc
-
-
-def _row(chat: Chat) -> str:
-    marks = [name for name, holds in (("pinned", chat.is_pinned), ("archived", chat.is_archived)) if holds]
-    used = time.strftime("%Y-%m-%d %H:%M", time.localtime(chat.updated_at_s))
-    suffix = f"  [{', '.join(marks)}]" if marks else ""
-    return f"{chat.id[:_SHORT_ID]}  {used}  {chat.turn_count:>4} turns  {chat.title}{suffix}"
 
 
 def _spoken(turn: Turn) -> str:
