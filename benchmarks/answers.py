@@ -30,7 +30,8 @@ class LoadRequest:
 class Answer:
     """One answer. Counts are None where the target does not say them; `failure` is empty where it succeeded.
 
-    `phases` holds what the target itself says of the time before the first delta, in seconds.
+    `phases` holds what the target itself says of the time before the first delta, in seconds. Where the target counts
+    no output tokens, the trace counts chunks.
     """
 
     request: LoadRequest
@@ -40,6 +41,7 @@ class Answer:
     finish_reason: str = ""
     phases: Mapping[str, float] = field(default_factory=dict)
     failure: str = ""
+    does_target_count: bool = True
 
     @property
     def has_succeeded(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from appliance.catalog.gguf import read_gguf
 from appliance.catalog.memory_plan import LoadShape, MemoryPlan, cache_types, plan_memory, require_fit
 from appliance.core.errors import ApplianceError
 from benchmarks.energy import EnergyMeter
+from benchmarks.llama_bench_columns import backends_of
 from benchmarks.recorder import Doubts, Recorder
 from benchmarks.records import Metric, Scalar
 from benchmarks.speed_runner import SpeedRunner, SpeedSample, open_runner
@@ -21,17 +23,19 @@ from benchmarks.speed_tests import LoadChoice, SpeedTest
 
 WARM_UP_ROUNDS = 1
 _SHARE_OF_FREE_MEMORY = 0.5
+_USED_SHARE = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlan:
-    """What to measure: every test on every model under every choice, `rounds` times."""
+    """What to measure: every test on every model under every choice, `rounds` times, or fewer where `may_end_early`."""
 
     models: tuple[LocalModel, ...]
     choices: tuple[LoadChoice, ...]
     tests: tuple[SpeedTest, ...]
     rounds: int
     limit_s: float = float("inf")
+    may_end_early: bool = False
 
 
 @dataclass(slots=True)
@@ -52,7 +56,8 @@ async def measure_engine(plan: EnginePlan, recorder: Recorder, energy: EnergyMet
     """Run the suite; each test becomes a record. Returns what could not be measured.
 
     Rounds go over all configurations in turn, forward and backward by turns, so that what slows the machine for a
-    while slows all of them. An interrupted run records what has at least one whole round.
+    while slows all of them. An interrupted run records what has at least one sample. When the time is used up nothing
+    more begins, except that the first configuration is measured once.
     """
     lanes = [
         _Lane(local, choice, test, recorder.doubts(), [], [])
@@ -69,7 +74,19 @@ async def measure_engine(plan: EnginePlan, recorder: Recorder, energy: EnergyMet
         for lane in lanes:
             if lane.samples:
                 _record(lane, recorder, began_s, energy)
-    return [f"{lane.local.id} {lane.test.label}: {lane.failure}" for lane in lanes if lane.failure]
+    return _missing(plan, lanes)
+
+
+def _missing(plan: EnginePlan, lanes: Sequence[_Lane]) -> list[str]:
+    """What failed, and what the time was too short for."""
+    failed = [f"{lane.local.id} {lane.test.label}: {lane.failure}" for lane in lanes if lane.failure]
+    wanted = 1 if plan.may_end_early else plan.rounds
+    short = [lane for lane in lanes if not lane.failure and len(lane.samples) < wanted]
+    if not short:
+        return failed
+    fewest = min(len(lane.samples) for lane in short)
+    counts = f"{len(short)} of {len(lanes)} tests have fewer than {wanted} repetitions, the fewest {fewest or 'none'}"
+    return [*failed, f"the time was used up: {counts}"]
 
 
 async def _run_rounds(
@@ -83,11 +100,12 @@ async def _run_rounds(
     runners = _Runners(plan, stack, recorder.seed)
     for number in range(-WARM_UP_ROUNDS, plan.rounds):
         for lane in lanes if number % 2 == 0 else list(reversed(lanes)):
+            is_over = perf_counter() - began_s > plan.limit_s
+            if is_over and any(one.samples for one in lanes):
+                return
             if lane.failure:
                 recorder.advance(f"{lane.test.label}: left out")
-            elif perf_counter() - began_s > plan.limit_s and lane.samples:
-                return
-            else:
+            elif not is_over or lane is lanes[0]:
                 await _measure(lane, runners, recorder, energy, is_warm_up=number < 0)
 
 
@@ -194,8 +212,21 @@ def _record(lane: _Lane, recorder: Recorder, began_s: float, energy: EnergyMeter
             "energy": energy.source,
             "engine": lane.build,
         },
-        doubts=lane.doubts.reasons(metrics),
+        doubts=[*lane.doubts.reasons(metrics), *_thread_doubts(lane)],
     )
+
+
+def _thread_doubts(lane: _Lane) -> list[str]:
+    """A rate of fewer threads, which the engine takes while others hold the cores, must not look like one of all."""
+    used = [sample.cpu_s / sample.elapsed_s for sample in lane.samples if sample.cpu_s > 0]
+    if (
+        not used
+        or backends_of(lane.build) != "CPU"
+        or statistics.median(used) > _USED_SHARE * lane.choice.threads
+    ):
+        return []
+    had = f"the engine had {statistics.median(used):.1f} of {lane.choice.threads} threads' time"
+    return [f"{had}: it runs fewer threads while other programs hold the cores"]
 
 
 def _sizes(test: SpeedTest) -> Mapping[str, Scalar]:
@@ -211,7 +242,7 @@ def _model_facts(local: LocalModel) -> Mapping[str, Scalar]:
     return {
         "model_filename": os.fspath(local.path.name),
         "model_type": f"{info.architecture} {info.quantisation}".strip(),
-        "model_size": info.file_size_bytes,
+        "model_size": sum(info.tensor_bytes.values()),
         "model_n_params": info.parameters,
     }
 

@@ -18,11 +18,11 @@ from benchmarks.answers import PHASES, Answer, LoadRequest
 from benchmarks.event_splitter import EventSplitter, EventTooLargeError
 from benchmarks.exact_text import CountTokens
 from benchmarks.metrics import RequestTrace
+from benchmarks.noise import LOOPBACK, listening_pid
 
 _CONNECT_S = 10.0
 _DEFAULT_READ_S = 600.0
 _SHOWN_CHARACTERS = 300
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _MILLI = 1e-3
 
 
@@ -53,7 +53,7 @@ def refuse_when_offline(url: str, *, is_offline: bool) -> None:
         PolicyRejectionError: the URL is of another machine.
     """
     host = urlsplit(url).hostname or ""
-    if is_offline and host not in _LOOPBACK:
+    if is_offline and host not in LOOPBACK:
         raise PolicyRejectionError(
             f"the setting `offline` forbids a connection to {host}", hint="measure a server on this machine"
         )
@@ -71,6 +71,7 @@ class _Received:
     input_tokens: int | None = None
     output_tokens: int | None = None
     finish_reason: str = ""
+    has_ended: bool = False
     failure: str = ""
 
 
@@ -124,6 +125,11 @@ class HttpTarget:
     def name(self) -> str:
         """The base of the URL."""
         return self.base
+
+    def server_pid(self) -> int | None:
+        """The server's process where it runs on this machine and the system tells."""
+        parts = urlsplit(self.base)
+        return listening_pid(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
 
     async def answer(self, request: LoadRequest) -> Answer:
         """Send a request and receive its whole answer."""
@@ -258,6 +264,7 @@ class HttpTarget:
 def _take(event: bytes, at_s: float, received: _Received) -> None:
     """Read one event; its time was taken before."""
     if event == b"[DONE]":
+        received.has_ended = True
         return
     value = json.loads(event)
     if not isinstance(value, dict):
@@ -306,7 +313,7 @@ def _take_appliance(receipt: Mapping[str, object], received: _Received) -> None:
 
 def _answer_of(request: LoadRequest, received: _Received, ended_s: float) -> Answer:
     chunks = len(received.times_s)
-    failure = received.failure or ("" if chunks else "the answer has no text")
+    failure = received.failure or _what_is_missing(received)
     return Answer(
         request=request,
         trace=RequestTrace(
@@ -320,7 +327,17 @@ def _answer_of(request: LoadRequest, received: _Received, ended_s: float) -> Ans
         finish_reason=received.finish_reason,
         phases=received.phases,
         failure=failure,
+        does_target_count=received.output_tokens is not None,
     )
+
+
+def _what_is_missing(received: _Received) -> str:
+    """A server that closes the connection in the middle may look like one that ended."""
+    if not received.times_s:
+        return "the answer has no text"
+    if received.finish_reason or received.has_ended:
+        return ""
+    return f"the stream broke off after {len(received.times_s)} chunks: no finish_reason and no [DONE]"
 
 
 def _whole(value: object) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ class LlamaBenchRow(BaseModel):
     type_k: str
     type_v: str
     n_gpu_layers: int
+    flash_attn: int = -1
     n_prompt: int
     n_gen: int
     n_depth: int = 0
@@ -77,6 +79,11 @@ def to_llama_bench(records: Sequence[Record]) -> str:
     """Write records of the suite `engine` as llama-bench's JSON, for tools that read it."""
     rows = [_row(record) for record in records if record.suite == "engine" and record.metric("rate")]
     return json.dumps(rows, indent=2) + "\n"
+
+
+def backends_of(engine: str) -> str:
+    """The backends in what the engine says of its build, as llama-bench lists them."""
+    return ",".join(re.findall(r"(\w+) : ", engine))
 
 
 def lay_beside(records: Sequence[Record], theirs: Sequence[LlamaBenchRow]) -> list[Beside]:
@@ -129,7 +136,8 @@ def _is_same(record: Record, row: LlamaBenchRow) -> bool:
     return (
         sizes == (row.n_prompt, row.n_gen, row.n_depth)
         and ours.get("threads") == row.n_threads
-        and ours.get("batch_tokens") == row.n_batch
+        and (ours.get("batch_tokens"), ours.get("ubatch_tokens")) == (row.n_batch, row.n_ubatch)
+        and {_FLASH.get(str(ours.get("flash_attention")), -1), row.flash_attn} != {0, 1}
         and facts.get("model_n_params") in {row.model_n_params, 0}
         and _kv_types(ours) == (row.type_k, row.type_v)
     )
@@ -151,7 +159,7 @@ def _row(record: Record) -> dict[str, Scalar | list[float] | list[int]]:
     return {
         "build_commit": record.fingerprint.libraries.get("llama-cpp-python", ""),
         "cpu_info": record.fingerprint.processor,
-        "backends": "CPU" if settings["gpu_layers"] == 0 else record.fingerprint.engine_build,
+        "backends": backends_of(str(facts.get("engine", ""))),
         "model_filename": facts.get("model_filename"),
         "model_type": facts.get("model_type"),
         "model_size": facts.get("model_size"),

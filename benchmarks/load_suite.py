@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import statistics
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +23,7 @@ from benchmarks.steady_state import (
     closed_window,
     latency_metrics,
     open_window,
+    steadiness_doubts,
     window_metrics,
 )
 
@@ -28,6 +31,7 @@ State = Literal["cold", "warm", "cached"]
 MOST_RUNNING = 1000
 _NOTED_CACHED_SHARE = 0.1
 _CACHED_SHARE = 0.5
+_GROUPED = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,40 +129,81 @@ async def _run_level(
     requests: Sequence[LoadRequest],
     limit_s: float,
 ) -> None:
-    doubts = recorder.doubts()
-    began_s = perf_counter()
+    level = _Level(kind, value, recorder.doubts(), perf_counter(), len(requests))
 
     def heard(answer: Answer) -> None:
+        level.answers.append(answer)
         ttft_s = answer.trace.ttft_s
         figure = None if ttft_s is None else ttft_s * 1000
         # Others are being answered; drawing a plot now would delay the reading of their chunks.
-        recorder.advance(f"{kind} {value}, ttft", figure=figure, unit="ms", is_idle=False)
+        recorder.advance(f"{level.name}, ttft", figure=figure, unit="ms", is_idle=False)
 
-    with doubts.watching():
-        run, window = await _send(plan, target, recorder, clock, kind, value, requests, limit_s, heard)
-    if not any(answer.has_succeeded for answer in run.answers):
-        failure = run.answers[0].failure if run.answers else "none was sent in time"
-        raise ProviderUnavailableError(f"no request of {kind} {value} succeeded: {failure}")
-    metrics = window_metrics(run.answers, window, plan.limits)
-    doubts.other += run.doubts() + answer_doubts(run.answers, is_cached=False)
-    if not window.is_steady:
-        doubts.other.append("the run was too short for a steady state; its figures are of all of it")
+    try:
+        with level.doubts.watching():
+            run = await _send(plan, target, recorder, clock, kind, value, requests, limit_s, heard)
+    except asyncio.CancelledError:
+        _record_level(level, plan, target, recorder, "partial: interrupted")
+        raise
+    level.doubts.other += run.doubts()
+    if not any(answer.has_succeeded for answer in level.answers):
+        failure = level.answers[0].failure if level.answers else "none was sent in time"
+        raise ProviderUnavailableError(f"no request of {level.name} succeeded: {failure}")
+    is_whole = len(level.answers) == len(requests)
+    _record_level(level, plan, target, recorder, "" if is_whole else "partial: the time was used up")
+
+
+@dataclass(slots=True)
+class _Level:
+    kind: str
+    value: Scalar
+    doubts: Doubts
+    began_s: float
+    wanted: int
+    answers: list[Answer] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.value}"
+
+    def window(self) -> Window:
+        if self.kind == "concurrency":
+            return closed_window(self.answers, int(self.value or 1))
+        return open_window(self.answers)
+
+
+def _record_level(level: _Level, plan: LoadPlan, target: Target, recorder: Recorder, partial: str) -> None:
+    """Record what was answered; `partial` says why it is not all that was wanted."""
+    answers = level.answers
+    if not any(answer.has_succeeded for answer in answers):
+        return
+    window = level.window()
+    if partial:
+        partial = f"{partial} after {len(answers)} of {level.wanted} requests"
+        level.doubts.other.append(partial)
+    level.doubts.other += answer_doubts(answers, is_cached=False) + steadiness_doubts(answers, window)
+    kind, value = level.kind, level.value
     recorder.record(
-        f"{kind} {value}",
+        level.name,
         configuration={
             "model": plan.model,
             "target": target.name,
             "prefix": "warm",
             kind: value,
+            "requests": plan.requests if kind != "trace" else level.wanted,
             "input_tokens": plan.input_tokens if kind != "trace" else None,
             "output_tokens": plan.output_tokens if kind != "trace" else None,
             **_limits(plan.limits),
             **plan.settings,
         },
-        metrics=metrics,
-        began_s=began_s,
-        facts={**answer_facts(run.answers), "window_s": window.length_s, "is_steady": window.is_steady},
-        doubts=doubts.reasons(()),
+        metrics=window_metrics(answers, window, plan.limits),
+        began_s=level.began_s,
+        facts={
+            **answer_facts(answers),
+            "window_s": window.length_s,
+            "is_steady": window.is_steady,
+            "partial": partial,
+        },
+        doubts=level.doubts.reasons(()),
     )
 
 
@@ -172,23 +217,20 @@ async def _send(
     requests: Sequence[LoadRequest],
     limit_s: float,
     heard: Callable[[Answer], None],
-) -> tuple[LoadRun, Window]:
+) -> LoadRun:
     if kind == "concurrency":
-        concurrency = int(value or 1)
-        run = await run_closed(
-            target, requests, concurrency=concurrency, clock=clock, limit_s=limit_s, on_answer=heard
+        return await run_closed(
+            target, requests, concurrency=int(value or 1), clock=clock, limit_s=limit_s, on_answer=heard
         )
-        return run, closed_window(run.answers, concurrency)
     if kind == "rate":
         times_s = poisson_times(float(value or 0), len(requests), seed=recorder.seed)
     else:
         assert plan.trace is not None
         times_s = [line.at_s for line in read_trace(plan.trace)]
     arrivals = [Arrival(at_s=at_s, request=request) for at_s, request in zip(times_s, requests, strict=True)]
-    run = await run_open(
+    return await run_open(
         target, arrivals, clock=clock, most_running=MOST_RUNNING, limit_s=limit_s, on_answer=heard
     )
-    return run, open_window(run.answers)
 
 
 async def measure_latency(
@@ -219,13 +261,29 @@ async def measure_latency(
     try:
         for number in range(plan.rounds):
             for cell in cells if number % 2 == 0 else list(reversed(cells)):
-                if perf_counter() - began_s > plan.limit_s and cell.answers:
-                    return []
+                is_over = perf_counter() - began_s > plan.limit_s
+                if is_over and any(one.answers for one in cells):
+                    return _missing(plan, cells)
                 await _measure_cell(cell, number, target, recorder, unload)
     finally:
         for cell in cells:
             _record_cell(cell, plan, target, recorder, began_s)
-    return [cell.name for cell in cells if not any(answer.has_succeeded for answer in cell.answers)]
+    return _missing(plan, cells)
+
+
+def _missing(plan: LatencyPlan, cells: Sequence[_Cell]) -> list[str]:
+    """What was not answered, and what the time was too short for."""
+    missing = [
+        f"{cell.name}: {cell.answers[0].failure}"
+        for cell in cells
+        if cell.answers and not any(answer.has_succeeded for answer in cell.answers)
+    ]
+    missing += [
+        f"{cell.name}: the time was used up after {len(cell.answers)} of {plan.rounds} repetitions"
+        for cell in cells
+        if len(cell.answers) < plan.rounds
+    ]
+    return missing
 
 
 @dataclass(slots=True)
@@ -310,7 +368,19 @@ def answer_facts(answers: Sequence[Answer]) -> Mapping[str, Scalar]:
         "cached_tokens": sum(cached) if cached else None,
         "input_tokens": sum(answer.input_tokens or 0 for answer in good),
         "output_tokens": sum(answer.trace.output_tokens for answer in good),
+        "note": _grouping_note(good),
     }
+
+
+def _grouping_note(good: Sequence[Answer]) -> str:
+    """Warn where the gaps between chunks are not the times of tokens."""
+    sizes = [size for answer in good if (size := answer.trace.tokens_per_burst) is not None]
+    if not sizes or statistics.median(sizes) < _GROUPED:
+        return ""
+    return (
+        f"about {statistics.median(sizes):.2g} tokens arrive with one write, so itl is no time of a token: "
+        "tpot is that, and burst_gap is how long a reader sees nothing new"
+    )
 
 
 def answer_doubts(answers: Sequence[Answer], *, is_cached: bool) -> list[str]:
@@ -324,6 +394,11 @@ def answer_doubts(answers: Sequence[Answer], *, is_cached: bool) -> list[str]:
         doubts.append(
             f"the target counted other prompt lengths than asked for in {len(off)} requests, for instance "
             f"{off[0].input_tokens} for {off[0].request.input_tokens}"
+        )
+    if uncounted := sum(not answer.does_target_count for answer in good):
+        doubts.append(
+            f"the target counted no output tokens in {uncounted} answers: each chunk counts as one, which is too few "
+            "where a chunk holds several"
         )
     if facts["early_ends"]:
         doubts.append(f"{facts['early_ends']} answers ended before the tokens asked for")

@@ -6,13 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+# Text that arrives within this time came in one write: the engine groups deltas, and so do networks.
+BURST_S = 0.001
+
 FORMULAS: Mapping[str, str] = {
     "ttft": "first content delta received - request sent",
+    "ttft_queue, ttft_load, ttft_retrieve, ttft_prefill": "parts of ttft by the target's own clock",
+    "ttft_rest": "ttft - the parts that the target reports: the way there and back, and what it does not report",
     "tpot": "(e2el - ttft) / (output_tokens - 1) of one request; undefined for one token or none",
-    "itl": "every gap between stream chunks, pooled over requests",
+    "itl": "every gap between stream chunks, about 0 between chunks of one write; percentiles pool all requests, the "
+    "value is the median over requests of their median gap",
+    "burst_gap": f"every gap between writes: chunks within {BURST_S * 1000:g} ms of the first are one write",
+    "tokens_per_burst": "output_tokens / writes of one request; about 1 where each token is sent by itself",
     "e2el": "last byte received - request sent",
-    "output_throughput": "sum of output tokens / (last byte of all - first request sent)",
+    "output_throughput": "output tokens received in the window / its length; a chunk counts output_tokens / chunks",
+    "request_throughput": "requests that ended in the window / its length",
     "goodput": "output_throughput, counting only requests within the stated limits",
+    "within_limits": "requests within the limits / requests sent in the window, failed ones included",
+    "window": "closed loop: from when as many requests have ended as run at once until the last is sent; open loop: "
+    "from a tenth of the arrivals to the last",
+    "rate": "pp: prompt tokens / seconds until the first token was chosen; tg: tokens after the first / seconds for "
+    "them; both by the worker's clock",
+    "cpu_rate": "the same tokens / seconds of processor time that the worker used, all its threads",
+    "perplexity": "exp(mean of -ln p) over the second half of each window, as llama-perplexity has it",
+    "kl_divergence": "sum over tokens of p_reference * ln(p_reference / p), mean of all scored positions",
+    "ndcg_at_10": "sum of relevant / log2(rank + 1) over ten ranks, divided by the best possible",
 }
 
 
@@ -50,6 +68,25 @@ class RequestTrace:
     def itl_s(self) -> tuple[float, ...]:
         """Gaps between neighbouring chunks."""
         return tuple(later - earlier for earlier, later in pairwise(self.chunk_times_s))
+
+    @property
+    def bursts_s(self) -> tuple[float, ...]:
+        """When text arrived, chunks of one write counted once: when the first of them came."""
+        began: list[float] = []
+        for at_s in self.chunk_times_s:
+            if not began or at_s - began[-1] >= BURST_S:
+                began.append(at_s)
+        return tuple(began)
+
+    @property
+    def burst_gaps_s(self) -> tuple[float, ...]:
+        """Gaps between neighbouring writes: how long a reader sees nothing new."""
+        return tuple(later - earlier for earlier, later in pairwise(self.bursts_s))
+
+    @property
+    def tokens_per_burst(self) -> float | None:
+        """Output tokens that come with one write; None where no text came."""
+        return self.output_tokens / len(self.bursts_s) if self.chunk_times_s else None
 
 
 def output_throughput(traces: Sequence[RequestTrace]) -> float:

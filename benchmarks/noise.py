@@ -14,6 +14,7 @@ from benchmarks.fingerprint import usable_cores
 NOISY_FOREIGN_SHARE = 0.05
 NOISY_VARIATION = 0.05
 NOISY_LOAD_PER_CORE = 0.25
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(slots=True)
@@ -33,25 +34,48 @@ class CpuUse:
 
 
 @contextlib.contextmanager
-def watch_cpu() -> Iterator[CpuUse]:
-    """Measure who used the CPU in the block; the result is filled in at its end."""
+def watch_cpu(measured_pid: int | None = None) -> Iterator[CpuUse]:
+    """Measure who used the CPU in the block; the result is filled in at its end.
+
+    Args:
+        measured_pid: a server that is measured; it and its children are no others.
+    """
     use = CpuUse()
-    began_s, busy_s, stolen_s, own_s = monotonic(), *_system_cpu_s(), own_cpu_s()
+    began_s, busy_s, stolen_s, own_s = monotonic(), *_system_cpu_s(), own_cpu_s(measured_pid)
     try:
         yield use
     finally:
         busy_after_s, stolen_after_s = _system_cpu_s()
         use.wall_s = monotonic() - began_s
-        use.own_s = max(0.0, own_cpu_s() - own_s)
+        use.own_s = max(0.0, own_cpu_s(measured_pid) - own_s)
         use.stolen_s = max(0.0, stolen_after_s - stolen_s)
         use.foreign_s = max(0.0, busy_after_s - busy_s - use.own_s)
 
 
-def own_cpu_s() -> float:
-    """CPU seconds of this process and its children, running and ended."""
-    this = psutil.Process()
-    total_s = sum(this.cpu_times()[:4])
-    for child in this.children(recursive=True):
+def own_cpu_s(measured_pid: int | None = None) -> float:
+    """CPU seconds of this process and of a server that is measured, with their children, running and ended."""
+    total_s = _tree_cpu_s(psutil.Process())
+    if measured_pid is not None:
+        with contextlib.suppress(psutil.Error):
+            total_s += _tree_cpu_s(psutil.Process(measured_pid))
+    return total_s
+
+
+def listening_pid(host: str, port: int) -> int | None:
+    """The process on this machine that listens there; None where it is another machine's, or not told."""
+    if host not in LOOPBACK:
+        return None
+    try:
+        connections = psutil.net_connections("tcp")
+    except (psutil.Error, OSError):
+        return None
+    pids = [one.pid for one in connections if one.status == psutil.CONN_LISTEN and one.laddr[1:2] == (port,)]
+    return next((pid for pid in pids if pid is not None), None)
+
+
+def _tree_cpu_s(process: psutil.Process) -> float:
+    total_s: float = sum(process.cpu_times()[:4])
+    for child in process.children(recursive=True):
         with contextlib.suppress(psutil.Error):
             total_s += sum(child.cpu_times()[:4])
     return total_s

@@ -138,8 +138,9 @@ def _metric_pairs(one: Record, other: Record) -> list[MetricPair]:
 
 def _pair(record: Record, metric: Metric, other: Metric) -> MetricPair:
     first, second = metric.value, other.value
-    enough = min(len(metric.samples), len(other.samples)) >= MIN_SAMPLES and first != 0
-    interval = bootstrap_ratio(metric.samples, other.samples, metric.statistic) if enough else None
+    ones, others = metric.independent, other.independent
+    enough = min(len(ones), len(others)) >= MIN_SAMPLES and first != 0
+    interval = bootstrap_ratio(ones, others, metric.statistic) if enough else None
     return MetricPair(
         suite=record.suite,
         test=record.test,
@@ -149,7 +150,7 @@ def _pair(record: Record, metric: Metric, other: Metric) -> MetricPair:
         better=metric.better,
         first=first,
         second=second,
-        samples=(len(metric.samples), len(other.samples)),
+        samples=(len(ones), len(others)),
         ratio=second / first if first else 0.0,
         interval=interval,
         verdict=judge(interval, metric.better) if interval else _without_interval(metric, other),

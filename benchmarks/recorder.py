@@ -40,6 +40,7 @@ class Doubts:
     """Collects what speaks against the figures of one test while it runs."""
 
     load_before: float
+    measured_pid: int | None = None
     uses: list[CpuUse] = field(default_factory=list)
     throttles_before: int = 0
     other: list[str] = field(default_factory=list)
@@ -47,7 +48,7 @@ class Doubts:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch who uses the processor in the block."""
-        with watch_cpu() as use:
+        with watch_cpu(self.measured_pid) as use:
             yield
         self.uses.append(use)
 
@@ -88,6 +89,8 @@ class Recorder:
         self.store = store
         self.run = new_run_name(suite, datetime.now(UTC))
         self.records: list[Record] = []
+        # A server on this machine that is measured: what it uses is no noise.
+        self.measured_pid: int | None = None
         self._fingerprint = fingerprint or take_fingerprint(models)
         self._listen = listen
         self._done = 0
@@ -120,7 +123,11 @@ class Recorder:
 
     def doubts(self) -> Doubts:
         """Begin to watch a test."""
-        return Doubts(load_before=self._fingerprint.load_before, throttles_before=count_throttles())
+        return Doubts(
+            load_before=self._fingerprint.load_before,
+            measured_pid=self.measured_pid,
+            throttles_before=count_throttles(),
+        )
 
     def record(
         self,

@@ -7,11 +7,12 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
-from statistics import fmean
-from typing import Annotated, Literal
+from statistics import fmean, median
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from appliance.core.errors import InvalidRequestError, StorageError
 from benchmarks.fingerprint import Fingerprint
@@ -20,6 +21,7 @@ from benchmarks.statistics import (
     Statistic,
     Summary,
     mean_interval,
+    median_interval,
     percentile,
     share_interval,
     summarise,
@@ -36,7 +38,8 @@ class Metric(BaseModel):
     """One measured quantity: every sample, so that any statistic can be computed again.
 
     `statistic` says what of the samples is the value: medians of times and rates; means of shares, of divergences, and
-    of throughput in parts of equal length.
+    of throughput in parts of equal length. `groups` are the sizes of neighbouring samples that depend on each other,
+    such as the gaps of one request: then the value is the median of the medians of the groups.
     """
 
     model_config = _FINITE
@@ -46,17 +49,33 @@ class Metric(BaseModel):
     better: Better
     samples: tuple[float, ...] = Field(min_length=1)
     statistic: Statistic = "median"
+    groups: tuple[int, ...] = ()
+
+    @model_validator(mode="after")
+    def _groups_are_whole(self) -> Self:
+        if self.groups and (min(self.groups) < 1 or sum(self.groups) != len(self.samples)):
+            raise ValueError("the groups are no division of the samples")
+        return self
+
+    @property
+    def independent(self) -> tuple[float, ...]:
+        """Values that may be taken for independent: the samples, or the median of each group of them."""
+        ends = accumulate(self.groups)
+        return (
+            tuple(median(self.samples[end - size : end]) for end, size in zip(ends, self.groups, strict=True))
+            or self.samples
+        )
 
     @property
     def value(self) -> float:
         """The median or the mean."""
-        return self.summary.median if self.statistic == "median" else fmean(self.samples)
+        return median(self.independent) if self.statistic == "median" else fmean(self.samples)
 
     @property
     def interval(self) -> Interval:
         """Where the value lies, with the coverage that the number of samples allows."""
         if self.statistic == "median":
-            return self.summary.interval
+            return median_interval(self.independent)
         return share_interval(self.samples) if self.unit == "share" else mean_interval(self.samples)
 
     @property

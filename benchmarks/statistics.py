@@ -17,6 +17,7 @@ Statistic = Literal["median", "mean"]
 
 SEED = 20_240_229
 _RESAMPLES = 10_000
+_DRAWN_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +97,13 @@ def paired_ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]
 
 def resampled(values: Sequence[float], statistic: Statistic, *, seed: int = SEED) -> NDArray[np.float64]:
     """The statistic of many samples drawn with replacement from one, always the same draws for a seed."""
-    drawn = np.random.default_rng(seed).choice(np.asarray(values, np.float64), (_RESAMPLES, len(values)))
-    found: NDArray[np.float64] = np.median(drawn, axis=1) if statistic == "median" else drawn.mean(axis=1)
-    return found
+    chooser, pool = np.random.default_rng(seed), np.asarray(values, np.float64)
+    rows = max(1, _DRAWN_AT_ONCE // len(values))
+    found: list[NDArray[np.float64]] = []
+    for first in range(0, _RESAMPLES, rows):
+        drawn = chooser.choice(pool, (min(rows, _RESAMPLES - first), len(values)))
+        found.append(np.median(drawn, axis=1) if statistic == "median" else drawn.mean(axis=1))
+    return np.concatenate(found)
 
 
 def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:

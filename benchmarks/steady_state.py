@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from statistics import median
 
 from benchmarks.answers import PHASES, Answer
 from benchmarks.metrics import RequestTrace, is_within
@@ -13,6 +13,8 @@ from benchmarks.records import Metric
 _LEAST_REQUESTS = 5
 _BATCHES = 10
 _OPEN_WARM_UP_SHARE = 0.1
+_GROWING = 1.5
+_LEAST_A_THIRD = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,42 @@ def _window(answers: Sequence[Answer], began_s: float, ended_s: float) -> Window
     )
 
 
+def steadiness_doubts(answers: Sequence[Answer], window: Window) -> list[str]:
+    """Say where the load grew or the answers changed inside the window, so that its figures depend on its length."""
+    if not window.is_steady:
+        return ["the run was too short for a steady state; its figures are of all of it"]
+    inside = sorted(
+        (one.trace for one in answers if one.has_succeeded and window.holds(one.trace.sent_s)),
+        key=lambda trace: trace.sent_s,
+    )
+    doubts = []
+    third_s = window.length_s / 3
+    early = _mean_running(answers, window.began_s, window.began_s + third_s)
+    late = _mean_running(answers, window.ended_s - third_s, window.ended_s)
+    if late > _GROWING * early + 1:
+        doubts.append(
+            f"the target did not keep up: {early:.1f} requests ran at once in the first third of the window, "
+            f"{late:.1f} in the last, so latencies depend on how long the run lasts"
+        )
+    third = len(inside) // 3
+    if third >= _LEAST_A_THIRD:
+        first, last = (median(trace.e2el_s for trace in part) for part in (inside[:third], inside[-third:]))
+        if not 1 / _GROWING <= last / first <= _GROWING:
+            doubts.append(
+                f"no steady state: e2el went from {first * 1000:.0f} ms in the first third to {last * 1000:.0f} ms "
+                "in the last"
+            )
+    return doubts
+
+
+def _mean_running(answers: Sequence[Answer], began_s: float, ended_s: float) -> float:
+    """Requests that ran at once, on average over a span."""
+    running_s = sum(
+        max(0.0, min(answer.trace.ended_s, ended_s) - max(answer.trace.sent_s, began_s)) for answer in answers
+    )
+    return running_s / (ended_s - began_s)
+
+
 def window_metrics(answers: Sequence[Answer], window: Window, limits: Limits) -> list[Metric]:
     """Latencies of requests sent in the window; throughput of what arrived in it, in ten parts of equal length.
 
@@ -110,22 +148,55 @@ def window_metrics(answers: Sequence[Answer], window: Window, limits: Limits) ->
 
 
 def latency_metrics(answers: Sequence[Answer]) -> list[Metric]:
-    """Times of each request, and the phases before the first delta that the target itself reported."""
+    """Times of each request, and the parts of the time before the first delta that the target itself reported."""
     traces = [answer.trace for answer in answers]
     named: dict[str, list[float]] = {
         "ttft": [ttft for trace in traces if (ttft := trace.ttft_s) is not None],
+        **_ttft_parts(answers),
         "tpot": [tpot for trace in traces if (tpot := trace.tpot_s) is not None],
-        "itl": [gap for trace in traces for gap in trace.itl_s],
         "e2el": [trace.e2el_s for trace in traces],
     }
-    for phase in PHASES:
-        values = [answer.phases.get(phase, nan) for answer in answers]
-        if values and not any(isnan(value) for value in values):
-            named[f"ttft_{phase.removesuffix('_s')}"] = values
-    return [
+    metrics = [
         Metric(name=name, unit="s", better="lower", samples=tuple(values))
         for name, values in named.items()
         if values
+    ]
+    metrics += _gap_metrics("itl", [trace.itl_s for trace in traces])
+    metrics += _gap_metrics("burst_gap", [trace.burst_gaps_s for trace in traces])
+    if sizes := tuple(size for trace in traces if (size := trace.tokens_per_burst) is not None):
+        metrics.append(Metric(name="tokens_per_burst", unit="tokens", better="neither", samples=sizes))
+    return metrics
+
+
+def _ttft_parts(answers: Sequence[Answer]) -> dict[str, list[float]]:
+    """Each part that every answer reports, and the rest, so that the parts of a request add up to its ttft."""
+    known = [phase for phase in PHASES if all(phase in answer.phases for answer in answers)]
+    if not known:
+        return {}
+    parts = {
+        f"ttft_{phase.removesuffix('_s')}": [answer.phases[phase] for answer in answers] for phase in known
+    }
+    parts["ttft_rest"] = [
+        answer.trace.ttft_s - sum(answer.phases[phase] for phase in known)
+        for answer in answers
+        if answer.trace.ttft_s is not None
+    ]
+    return parts
+
+
+def _gap_metrics(name: str, gaps_s: Sequence[Sequence[float]]) -> list[Metric]:
+    """Gaps of one request depend on each other, so they are kept together."""
+    found = [gaps for gaps in gaps_s if gaps]
+    if not found:
+        return []
+    return [
+        Metric(
+            name=name,
+            unit="s",
+            better="lower",
+            samples=tuple(gap for gaps in found for gap in gaps),
+            groups=tuple(len(gaps) for gaps in found),
+        )
     ]
 
 

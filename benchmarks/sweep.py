@@ -1,4 +1,4 @@
-"""The suite `sweep`: vary one way of loading at a time, put the winners together, and prove them against the usual."""
+"""The suite `sweep`: vary one setting at a time, put the promising ones together, and prove them against the usual."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from appliance.catalog.catalog import LocalModel
 from appliance.engine.params import KvType
 from benchmarks.energy import EnergyMeter
 from benchmarks.engine_speed import EnginePlan, measure_engine
-from benchmarks.pairing import MIN_SAMPLES, bootstrap_ratio, judge
+from benchmarks.pairing import judge
 from benchmarks.recorder import Recorder
 from benchmarks.records import Metric, Record
 from benchmarks.speed_tests import FlashAttention, LoadChoice, SpeedTest
-from benchmarks.statistics import Interval
+from benchmarks.statistics import Interval, median_interval, paired_ratios
 
 Factor = Literal["threads", "batch_tokens", "ubatch_tokens", "flash_attention", "kv_type", "gpu_layers"]
 # What a user can set; the others are measured so that the next release knows better sizes.
@@ -27,6 +27,10 @@ SETTINGS: dict[Factor, str] = {
     "gpu_layers": "gpu_layers",
 }
 _FIRST_STAGE_SHARE = 0.6
+_PROMISING_ROUNDS = 3
+# Six rounds that all go one way have a chance of 1 in 32 where nothing differs: the fewest that cover 95 %.
+PROOF_ROUNDS = 6
+_MOST_PROOF_ROUNDS = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,26 +72,48 @@ class Variation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """How much shorter a request takes with a choice than with the usual one; above 1 is faster."""
+    """How much shorter a request takes with a choice than with the usual one in the same round; above 1 is faster.
+
+    The interval is of the median of the rounds' ratios, by order statistics, so what slowed a whole round cancels.
+    """
 
     label: str
-    speedup: float
-    interval: Interval | None
+    ratios: tuple[float, ...]
 
     @property
-    def is_shown(self) -> bool:
-        """Whether the interval lies above 1."""
-        return self.interval is not None and self.interval.low > 1.0
+    def rounds(self) -> int:
+        """How often both were measured."""
+        return len(self.ratios)
+
+    @property
+    def speedup(self) -> float:
+        """The median of the ratios."""
+        return statistics.median(self.ratios)
+
+    @property
+    def interval(self) -> Interval:
+        """Where that median lies."""
+        return median_interval(self.ratios)
+
+    @property
+    def is_promising(self) -> bool:
+        """Whether it was faster often enough to be tried again."""
+        return self.rounds >= _PROMISING_ROUNDS and self.interval.low > 1.0
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether it was faster in so many rounds that chance hardly does it."""
+        return self.rounds >= PROOF_ROUNDS and self.interval.low > 1.0
 
     def line(self) -> str:
         """Say it."""
-        if self.interval is None:
-            return f"{self.label}: {self.speedup:.2f} times as fast, too few repetitions to tell"
-        bounds = f"{self.interval.low:.2f} – {self.interval.high:.2f}"
+        if self.rounds < _PROMISING_ROUNDS:
+            return f"{self.label}: {self.speedup:.2f} times as fast in {self.rounds} rounds, too few to tell"
+        bounds = f"{self.interval.low:.2f} – {self.interval.high:.2f}, {self.interval.coverage:.0%}"
         words = {"better": "faster", "worse": "slower"}.get(
             judge(self.interval, "higher"), "no difference shown"
         )
-        return f"{self.label}: {self.speedup:.2f} times as fast ({bounds}), {words}"
+        return f"{self.label}: {self.speedup:.2f} times as fast ({bounds} of {self.rounds} rounds), {words}"
 
 
 def variations(plan: SweepPlan) -> list[Variation]:
@@ -130,11 +156,8 @@ async def measure_sweep(
     """Run the sweep. Returns what could not be measured, and the evidence with the recommendation in lines."""
     began_s = perf_counter()
     tried = variations(plan)
-    missing = await measure_engine(
-        _engine_plan(plan, [one.choice for one in tried], plan.budget_s * _FIRST_STAGE_SHARE),
-        recorder,
-        energy,
-    )
+    first = _engine_plan(plan, [one.choice for one in tried], plan.rounds, plan.budget_s * _FIRST_STAGE_SHARE)
+    missing = await measure_engine(first, recorder, energy)
     usual = _request_times(recorder.records, plan, plan.usual)
     evidence = {
         one: found
@@ -149,25 +172,49 @@ async def measure_sweep(
     best = _together(plan, evidence)
     if best == plan.usual:
         return missing, [*lines, _recommend(plan, recorder, plan.usual, None, began_s)]
-    before = len(recorder.records)
-    left_s = max(plan.budget_s - (perf_counter() - began_s), 0.0)
-    missing += await measure_engine(_engine_plan(plan, [best], left_s), recorder, energy)
-    again = recorder.records[before:]
-    proof = _evidence(
-        "all of them together", _request_times(again, plan, plan.usual), _request_times(again, plan, best)
-    )
+    proof = await _prove(plan, best, recorder, energy, began_s, missing)
     if proof is not None:
         lines.append(proof.line())
     return missing, [*lines, _recommend(plan, recorder, best, proof, began_s)]
 
 
-def _engine_plan(plan: SweepPlan, choices: Sequence[LoadChoice], limit_s: float) -> EnginePlan:
+async def _prove(
+    plan: SweepPlan,
+    best: LoadChoice,
+    recorder: Recorder,
+    energy: EnergyMeter,
+    began_s: float,
+    missing: list[str],
+) -> Evidence | None:
+    """Measure a choice against the usual one in turn, with what is left of the time; nothing measured before counts."""
+    before = len(recorder.records)
+    left_s = max(plan.budget_s - (perf_counter() - began_s), 0.0)
+    missing += await measure_engine(
+        _engine_plan(plan, [best], max(plan.rounds, _MOST_PROOF_ROUNDS), left_s), recorder, energy
+    )
+    again = recorder.records[before:]
+    return _evidence(
+        f"proof, {_differences(plan, best)}",
+        _request_times(again, plan, plan.usual),
+        _request_times(again, plan, best),
+    )
+
+
+def _differences(plan: SweepPlan, choice: LoadChoice) -> str:
+    usual = plan.usual.configuration()
+    return ", ".join(
+        f"{name} {value}" for name, value in choice.configuration().items() if value != usual[name]
+    )
+
+
+def _engine_plan(plan: SweepPlan, choices: Sequence[LoadChoice], rounds: int, limit_s: float) -> EnginePlan:
     return EnginePlan(
         models=(plan.local,),
         choices=tuple(dict.fromkeys([plan.usual, *choices])),
         tests=plan.tests,
-        rounds=plan.rounds,
+        rounds=rounds,
         limit_s=limit_s,
+        may_end_early=True,
     )
 
 
@@ -197,25 +244,23 @@ def _request_times(records: Sequence[Record], plan: SweepPlan, choice: LoadChoic
 
 
 def _evidence(label: str, usual: Sequence[float], other: Sequence[float]) -> Evidence | None:
-    if not usual or not other:
+    rounds = min(len(usual), len(other))
+    if not rounds:
         return None
-    enough = min(len(usual), len(other)) >= MIN_SAMPLES
-    return Evidence(
-        label=label,
-        speedup=statistics.median(usual) / statistics.median(other),
-        interval=bootstrap_ratio(other, usual) if enough else None,
-    )
+    return Evidence(label=label, ratios=tuple(paired_ratios(usual[:rounds], other[:rounds])))
 
 
 def _together(plan: SweepPlan, evidence: dict[Variation, Evidence]) -> LoadChoice:
-    """The fastest value of each factor that was shown to be faster; lossy ones only when they are allowed."""
+    """The fastest value of each factor that promises to be faster; lossy ones only when they are allowed."""
     best = plan.usual
     for factor in dict.fromkeys(one.factor for one in evidence):
         if factor == "kv_type" and not plan.may_change_answers:
             continue
-        shown = {one: found for one, found in evidence.items() if one.factor == factor and found.is_shown}
-        if shown:
-            winner = max(shown, key=lambda one: shown[one].speedup)
+        promising = {
+            one: found for one, found in evidence.items() if one.factor == factor and found.is_promising
+        }
+        if promising:
+            winner = max(promising, key=lambda one: promising[one].speedup)
             best = changed(best, factor, winner.value)
     return best
 
@@ -224,13 +269,11 @@ def _recommend(
     plan: SweepPlan, recorder: Recorder, best: LoadChoice, proof: Evidence | None, began_s: float
 ) -> str:
     """Recommend what was proven, and write it down."""
-    is_proven = proof is not None and proof.is_shown
+    is_proven = proof is not None and proof.is_proof
     chosen = best if is_proven else plan.usual
     settings = chosen.configuration()
     stated = [f"{name} = {settings[factor]!r}".replace("'", '"') for factor, name in SETTINGS.items()]
-    text = ("recommended: " if is_proven else "no better settings were shown; the usual: ") + ", ".join(
-        stated
-    )
+    text = ("recommended: " if is_proven else "no difference shown, so the usual: ") + ", ".join(stated)
     if is_proven and (chosen.batch_tokens, chosen.ubatch_tokens) != (
         plan.usual.batch_tokens,
         plan.usual.ubatch_tokens,
@@ -239,7 +282,7 @@ def _recommend(
     recorder.record(
         "recommendation",
         configuration={"model": plan.local.id},
-        metrics=[Metric(name="speedup", unit="", better="higher", samples=(proof.speedup,))] if proof else [],
+        metrics=[Metric(name="speedup", unit="", better="higher", samples=proof.ratios)] if proof else [],
         began_s=began_s,
         facts={"recommendation": text, "evidence": proof.line() if proof else "", "is_proven": is_proven},
     )

@@ -27,13 +27,26 @@ def record_lines(records: Sequence[Record]) -> list[str]:
 
 def doubts_of(records: Sequence[Record]) -> list[str]:
     """What speaks against figures, with the tests it concerns."""
+    names = names_of(records)
     tests: dict[str, list[str]] = {}
-    for record in records:
+    for record, name in zip(records, names, strict=True):
         for doubt in record.doubts:
-            tests.setdefault(doubt, []).append(record.test)
+            tests.setdefault(doubt, []).append(name)
     return [
-        doubt if len(concerned) == len(records) else f"{', '.join(dict.fromkeys(concerned))}: {doubt}"
+        doubt if len(concerned) == len(records) else f"{', '.join(concerned)}: {doubt}"
         for doubt, concerned in tests.items()
+    ]
+
+
+def names_of(records: Sequence[Record]) -> list[str]:
+    """A name for each record: its test, with the settings where tests of unlike settings share it."""
+    tests = [record.test for record in records]
+    shared = shared_settings(records) if records else {}
+    return [
+        f"{record.test} ({settings})"
+        if tests.count(record.test) > 1 and (settings := settings_text(record.configuration, shared))
+        else record.test
+        for record in records
     ]
 
 
@@ -109,7 +122,7 @@ def _metric_row(record: Record, settings: str, metric: Metric) -> tuple[str, ...
         else f"{amount(interval.low, metric.unit)} – {amount(interval.high, metric.unit)} ({interval.coverage:.0%})",
         amount(metric.percentiles()["p95"], metric.unit) if metric.unit == "s" and not is_single else "",
         "" if is_single else f"{summary.variation:.1%}",
-        str(summary.count),
+        f"{summary.count} of {len(metric.groups)}" if metric.groups else str(summary.count),
     )
 
 
@@ -129,17 +142,17 @@ def _pair_row(pair: MetricPair, shared: Mapping[str, Scalar]) -> tuple[str, ...]
 
 
 # Facts that a reader of the table needs; the rest stand in the record.
-_SPOKEN = ("energy", "recommendation", "note", "failed", "prompts_off", "steady_state", "setting")
+_SPOKEN = ("partial", "energy", "recommendation", "note", "failed", "prompts_off", "steady_state", "setting")
 
 
 def _fact_lines(records: Sequence[Record]) -> list[str]:
     """Spoken facts; one that all records share stands once."""
     tests: dict[str, list[str]] = {}
-    for record in records:
+    for record, test in zip(records, names_of(records), strict=True):
         for name, value in record.facts.items():
             if name in _SPOKEN and value not in ("", 0, None):
-                tests.setdefault(f"{name.replace('_', ' ')}: {value}", []).append(record.test)
+                tests.setdefault(f"{name.replace('_', ' ')}: {value}", []).append(test)
     return [
-        fact if len(concerned) == len(records) else f"{', '.join(dict.fromkeys(concerned))}: {fact}"
+        fact if len(concerned) == len(records) else f"{', '.join(concerned)}: {fact}"
         for fact, concerned in tests.items()
     ]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.answers import Target
     from benchmarks.commands.running import SuiteEnd
     from benchmarks.exact_text import CountTokens
+    from benchmarks.http_target import HttpTarget
     from benchmarks.load_suite import State
     from benchmarks.recorder import Recorder
     from benchmarks.records import Scalar
@@ -190,8 +191,9 @@ async def open_target(
     """Open what is to be measured: the target, the model's name there, and how to unload it."""
     async with AsyncExitStack() as stack:
         if flags["url"]:
-            target, model = await _open_server(settings, flags, stack)
-            yield target, model, None
+            server, served = await _open_server(settings, flags, stack)
+            recorder.measured_pid = server.server_pid()
+            yield server, served, None
             return
         if flags["body"] or flags["token_env"] or flags["tokenizer"]:
             raise click.UsageError("--body, --token-env and --tokenizer are for --url")
@@ -200,7 +202,9 @@ async def open_target(
         yield target, model, unload
 
 
-async def _open_server(settings: Settings, flags: TargetFlags, stack: AsyncExitStack) -> tuple[Target, str]:
+async def _open_server(
+    settings: Settings, flags: TargetFlags, stack: AsyncExitStack
+) -> tuple[HttpTarget, str]:
     from appliance.core.errors import InvalidRequestError
     from benchmarks.http_target import HttpTarget, refuse_when_offline
 

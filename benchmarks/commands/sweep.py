@@ -71,9 +71,10 @@ class SweepFlags(OutputFlags):
 def sweep_command(source: SettingsSource, **flags: Unpack[SweepFlags]) -> int:
     """Find settings that answer a request of so many prompt and output tokens sooner on this machine.
 
-    One setting is varied at a time around the usual ones, all in turn. What was shown to be faster is put together
-    and measured against the usual once more; only what holds there is recommended. A larger budget shows smaller
-    differences. After the budget no further round begins.
+    One setting is varied at a time around those you have, all in turn. What promises to be faster is put together
+    and measured against yours once more, round by round; only what holds there in at least six rounds is
+    recommended, otherwise no difference was shown. A larger budget shows smaller differences. After the budget
+    nothing more begins.
 
     \b
     appliance bench sweep --budget 5m
@@ -86,11 +87,16 @@ def sweep_command(source: SettingsSource, **flags: Unpack[SweepFlags]) -> int:
 
     settings = source.settings()
     (local,) = local_models(settings, (flags["model"],) if flags["model"] else ())
-    usual = LoadChoice(threads=usual_threads(), gpu_layers=settings.gpu_layers)
+    usual = LoadChoice(
+        threads=settings.threads or usual_threads(),
+        kv_type=settings.kv_type,
+        flash_attention=settings.flash_attention,
+        gpu_layers=settings.gpu_layers,
+    )
     plan = SweepPlan(
         local=local,
         usual=usual,
-        threads=flags["threads"] or tuple(range(1, usual.threads + 1)),
+        threads=flags["threads"] or tuple(range(1, max(usual.threads, usual_threads()) + 1)),
         batches=flags["batches"],
         ubatches=flags["ubatches"],
         flash=cast("tuple[FlashAttention, ...]", flags["flash"]),
