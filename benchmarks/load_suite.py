@@ -114,8 +114,12 @@ async def _warm_up(model: str, target: Target, recorder: Recorder) -> None:
         LoadRequest(number=-1, text="Say hello.", input_tokens=0, output_tokens=4, key="warm-up")
     )
     if answer.failure:
+        is_token = answer.failure.startswith(("HTTP 401", "HTTP 403"))
         raise ProviderUnavailableError(
-            f"{target.name} does not answer: {answer.failure}", hint="check the URL, the model and the token"
+            f"{target.name} does not answer: {answer.failure}",
+            hint="name the environment variable that holds the server's token: --token-env NAME"
+            if is_token
+            else "check the URL and the model",
         )
 
 

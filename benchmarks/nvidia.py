@@ -60,8 +60,8 @@ class GpuState:
     name: str
     uuid: str
     driver: str
-    total_bytes: int
-    free_bytes: int
+    total_bytes: int | None
+    free_bytes: int | None
     utilisation_percent: int | None
     temperature_c: int | None
     clock_mhz: int | None
@@ -86,7 +86,7 @@ def read_gpus(nvml: Nvml | None = None) -> tuple[GpuState, ...]:
         if library is None:
             return ()
         driver = _text(library.nvmlSystemGetDriverVersion())
-        return tuple(_state(library, index, driver) for index in range(library.nvmlDeviceGetCount()))
+        return tuple(_states(library, driver))
 
 
 def load_nvml() -> Nvml | None:
@@ -114,12 +114,20 @@ def _opened(nvml: Nvml | None) -> Iterator[Nvml | None]:
         nvml.nvmlShutdown()
 
 
+def _states(nvml: Nvml, driver: str) -> Iterator[GpuState]:
+    for index in range(nvml.nvmlDeviceGetCount()):
+        # A GPU that fell off its bus answers nothing any more.
+        with contextlib.suppress(nvml.NVMLError):
+            yield _state(nvml, index, driver)
+
+
 def _state(nvml: Nvml, index: int, driver: str) -> GpuState:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    utilisation = temperature = clock = power_mw = energy_mj = None
+    memory = utilisation = temperature = clock = power_mw = energy_mj = None
     reasons = 0
     # A driver refuses each of these on some GPUs; what it says of the others still counts.
+    with contextlib.suppress(nvml.NVMLError):
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     with contextlib.suppress(nvml.NVMLError):
         utilisation = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
     with contextlib.suppress(nvml.NVMLError):
@@ -137,8 +145,8 @@ def _state(nvml: Nvml, index: int, driver: str) -> GpuState:
         name=_text(nvml.nvmlDeviceGetName(handle)),
         uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
         driver=driver,
-        total_bytes=memory.total,
-        free_bytes=memory.free,
+        total_bytes=memory.total if memory else None,
+        free_bytes=memory.free if memory else None,
         utilisation_percent=utilisation,
         temperature_c=temperature,
         clock_mhz=clock,

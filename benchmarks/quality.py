@@ -128,7 +128,7 @@ async def _needles(plan: QualityPlan, local: LocalModel, gateway: Gateway, recor
 
 async def _perplexity(plan: QualityPlan, local: LocalModel, recorder: Recorder) -> None:
     began_s = perf_counter()
-    reference = plan.reference if plan.reference and plan.reference.id != local.id else None
+    reference = plan.reference
     result = await evaluate(
         EvaluationJob(
             kind="divergence" if reference else "perplexity",

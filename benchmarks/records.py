@@ -30,6 +30,7 @@ from benchmarks.statistics import (
 Scalar = str | int | float | bool | None
 Better = Literal["higher", "lower", "neither"]
 PERCENTILES = (50, 90, 95, 99)
+_NAMED_LINES = 5
 
 _FINITE = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -158,11 +159,27 @@ def new_run_name(suite: str, now: datetime) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The records of one run, and how many lines of its file could not be read."""
+    """The records of one run, and the numbers of the lines of its file that could not be read."""
 
     name: str
     records: tuple[Record, ...]
-    unread_lines: int = 0
+    unread: tuple[int, ...] = ()
+    problem: str = ""
+
+    @property
+    def unread_lines(self) -> int:
+        """How many lines could not be read."""
+        return len(self.unread)
+
+    def warnings(self) -> list[str]:
+        """What of the file could not be read, by name."""
+        lines = ", ".join(map(str, self.unread[:_NAMED_LINES])) + (" …" if self.unread[_NAMED_LINES:] else "")
+        found = (
+            [f"{self.name}: {len(self.unread)} lines are no records and left out: line {lines}"]
+            if lines
+            else []
+        )
+        return [*found, f"{self.name}: {self.problem}"] if self.problem else found
 
     @property
     def suites(self) -> tuple[str, ...]:
@@ -200,11 +217,12 @@ class RecordStore:
         return sorted(path.stem for path in self.folder.glob("*.jsonl"))
 
     def runs(self) -> Iterator[Run]:
-        """Every run that has a readable record, oldest first."""
+        """Every run, oldest first; what of its file cannot be read is said in it."""
         for name in self.names():
-            run = read_run(self._path(name))
-            if run.records:
-                yield run
+            try:
+                yield read_run(self._path(name))
+            except InvalidRequestError as error:
+                yield Run(name=name, records=(), problem=error.message)
 
     def find(self, text: str) -> Run:
         """Find a run by its name, the start of it, the end of it, `last`, `last-1` …, or the path of a file.
@@ -252,13 +270,15 @@ def read_run(path: Path) -> Run:
     except OSError as exc:
         raise InvalidRequestError(f"{path} cannot be read: {exc.strerror}") from exc
     records: list[Record] = []
-    unread = 0
-    for line in filter(str.strip, lines):
+    unread: list[int] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         try:
             records.append(Record.model_validate_json(line))
         except ValidationError:
-            unread += 1
-    return Run(name=path.stem, records=tuple(records), unread_lines=unread)
+            unread.append(number)
+    return Run(name=path.stem, records=tuple(records), unread=tuple(unread))
 
 
 def records_of_suite(records: Sequence[Record], suite: str) -> list[Record]:

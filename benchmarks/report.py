@@ -10,18 +10,25 @@ from html import escape
 
 from benchmarks.llama_bench_columns import to_llama_bench
 from benchmarks.metrics import FORMULAS
+from benchmarks.noise import NOISY_FOREIGN_SHARE, NOISY_VARIATION
 from benchmarks.pareto import candidates
 from benchmarks.records import PERCENTILES, Record, Run
 from benchmarks.svg_plots import IntervalRow, Point, distribution_plot, interval_plot, scatter_plot
-from benchmarks.tables import amount, doubts_of, settings_text, shared_settings
+from benchmarks.tables import amount, doubts_of, names_of, settings_text, shared_settings
 
 CAPTION = (
+    "n is the number of samples, of as many requests where samples of one request depend on each other. "
     "Values are medians with their interval by order statistics (its coverage in brackets: few repetitions cover "
     "less); throughputs, shares and divergences are means, bounded by resampling or by "
     "Wilson's interval. Spread is the standard deviation over the mean."
 )
+_NO_DOUBT = (
+    f"Noise: none was found. Looked at were the load before, the processor time of other programs (a doubt above "
+    f"{NOISY_FOREIGN_SHARE:.0%}), rates that vary by more than {NOISY_VARIATION:.0%} between rounds, and throttling."
+)
+_DEFINED = "ttft, tpot, itl and e2el as vLLM defines them; one clock for all times."
 _HEAD = ("test", "settings", "metric", "value", "interval", "p50", "p95", "p99", "spread", "n")
-_DISTRIBUTED = frozenset({"ttft", "tpot", "itl", "e2el"})
+_DISTRIBUTED = frozenset({"ttft", "tpot", "itl", "burst_gap", "e2el"})
 _MOST_SERIES = 6
 
 
@@ -106,7 +113,7 @@ def to_html(runs: Sequence[Run]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         f"<title>Benchmark report</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>Benchmark report</h1>\n"
-        f"{sections}\n<h2>Formulas</h2>\n<p>Those of vLLM, one clock for all times.</p>\n<dl>{formulas}</dl>\n"
+        f"{sections}\n<h2>Formulas</h2>\n<p>{_DEFINED}</p>\n<dl>{formulas}</dl>\n"
         f"<p>{escape(CAPTION)}</p>\n</body>\n</html>\n"
     )
 
@@ -139,7 +146,7 @@ def _rows(run: Run) -> Iterator[tuple[str, ...]]:
                 f"{interval} ({metric.interval.coverage:.0%})" if summary.count > 1 else "",
                 *(amount(points[name], metric.unit) for name in ("p50", "p95", "p99")),
                 f"{summary.variation:.1%}" if summary.count > 1 else "",
-                str(summary.count),
+                f"{summary.count} of {len(metric.groups)}" if metric.groups else str(summary.count),
             )
 
 
@@ -150,12 +157,14 @@ def _remarks(run: Run) -> list[str]:
     )
     remarks += [f"Energy: {source}." for source in energies]
     remarks += [
-        f"{record.test}: {record.facts['recommendation']}"
-        for record in run.records
-        if record.facts.get("recommendation")
+        f"{name}: {record.facts[fact]}"
+        for record, name in zip(run.records, names_of(run.records), strict=True)
+        for fact in ("evidence", "recommendation", "note")
+        if record.facts.get(fact)
     ]
-    if run.unread_lines:
-        remarks.append(f"{run.unread_lines} lines of the file could not be read.")
+    remarks += [f"{warning}." for warning in run.warnings()]
+    if not any(record.doubts for record in run.records):
+        remarks.insert(0, _NO_DOUBT)
     return remarks
 
 
@@ -203,8 +212,13 @@ def _figure_of(name: str, unit: str, labelled: Sequence[tuple[str, Record]]) -> 
         if (metric := record.metric(name)) is not None
     ]
     if name in _DISTRIBUTED and any(len(values) > 1 for _, values in series):
-        return _framed(
-            f"{name}: share of samples at or below", distribution_plot(series[:_MOST_SERIES], shown_unit)
+        groups = [series[first : first + _MOST_SERIES] for first in range(0, len(series), _MOST_SERIES)]
+        numbers = [
+            f", {number} of {len(groups)}" if len(groups) > 1 else "" for number in range(1, len(groups) + 1)
+        ]
+        return "".join(
+            _framed(f"{name}: share of samples at or below{number}", distribution_plot(group, shown_unit))
+            for number, group in zip(numbers, groups, strict=True)
         )
     rows = [
         IntervalRow(

@@ -13,6 +13,7 @@ _ROW_HEIGHT = 26
 _PLOT_HEIGHT = 260
 _TICKS = 5
 _MOST_LABEL = 38
+_MOST_TICKS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +44,10 @@ def interval_plot(rows: Sequence[IntervalRow], unit: str) -> str:
     parts = _axis(scale, height - _BOTTOM, unit, top=_TOP)
     for number, row in enumerate(rows):
         y = _TOP + _ROW_HEIGHT * number + _ROW_HEIGHT // 2
-        parts.append(_text(_LEFT - 10, y + 4, _short(row.label), "end"))
+        parts.append(_text(_LEFT - 10, y + 4, row.label, "end", _MOST_LABEL))
         parts += [
             f'<line class="tick" x1="{scale(value):.1f}" x2="{scale(value):.1f}" y1="{y - 6}" y2="{y + 6}"/>'
-            for value in row.samples[:500]
+            for value in _spread_out(row.samples)
         ]
         parts.append(
             f'<line class="bar" x1="{scale(row.low):.1f}" x2="{scale(row.high):.1f}" y1="{y}" y2="{y}"/>'
@@ -75,7 +76,7 @@ def distribution_plot(series: Sequence[tuple[str, Sequence[float]]], unit: str) 
         parts.append(
             f'<line class="line s{number % 6}" x1="{WIDTH - 190}" x2="{WIDTH - 170}" y1="{y}" y2="{y}"/>'
         )
-        parts.append(_text(WIDTH - 164, y + 4, _short(label, 24), "start"))
+        parts.append(_text(WIDTH - 164, y + 4, label, "start", 24))
     return _figure(parts, height)
 
 
@@ -94,8 +95,16 @@ def scatter_plot(points: Sequence[Point], x_label: str, y_label: str) -> str:
     for point in points:
         kind = "dot" if point.is_on_frontier else "dot off"
         parts.append(f'<circle class="{kind}" cx="{across(point.x):.1f}" cy="{up(point.y):.1f}" r="5"/>')
-        parts.append(_text(across(point.x) + 8, up(point.y) + 4, _short(point.label), "start"))
+        parts.append(_text(across(point.x) + 8, up(point.y) + 4, point.label, "start", _MOST_LABEL))
     return _figure(parts, height)
+
+
+def _spread_out(values: Sequence[float]) -> Sequence[float]:
+    """So many values that single ticks can be told apart: all of a small sample, evenly ranked ones of a large one."""
+    if len(values) <= _MOST_TICKS:
+        return values
+    ordered = sorted(values)
+    return [ordered[rank * (len(ordered) - 1) // (_MOST_TICKS - 1)] for rank in range(_MOST_TICKS)]
 
 
 class _Scale:
@@ -131,12 +140,11 @@ def _tick_text(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
-
-
-def _short(text: str, most: int = _MOST_LABEL) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _text(x: float, y: float, text: str, anchor: str, most: int = 0) -> str:
+    """Text; one that is longer than `most` is shortened, and whole under the pointer."""
+    whole = f"<title>{escape(text)}</title>" if most and len(text) > most else ""
+    shown = f"{text[: most - 1]}…" if whole else text
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(shown)}{whole}</text>'
 
 
 def _figure(parts: Sequence[str], height: float) -> str:

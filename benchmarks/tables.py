@@ -142,7 +142,7 @@ def _pair_row(pair: MetricPair, shared: Mapping[str, Scalar]) -> tuple[str, ...]
 
 
 # Facts that a reader of the table needs; the rest stand in the record.
-_SPOKEN = ("partial", "energy", "recommendation", "note", "failed", "prompts_off", "steady_state", "setting")
+_SPOKEN = ("energy", "recommendation", "note", "failed", "prompts_off", "steady_state", "setting")
 
 
 def _fact_lines(records: Sequence[Record]) -> list[str]:

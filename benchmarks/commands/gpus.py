@@ -27,6 +27,10 @@ def gpus_command(*, as_json: bool) -> int:
         power = "power not told" if gpu.power_w is None else f"{gpu.power_w:.0f} W"
         use = "use not told" if gpu.utilisation_percent is None else f"{gpu.utilisation_percent} % busy"
         slowed = f", slowed by {', '.join(gpu.slowdowns)}" if gpu.slowdowns else ""
-        free = f"{gpu.free_bytes / 2**30:.1f} of {gpu.total_bytes / 2**30:.1f} GiB free"
+        free = (
+            "memory not told"
+            if gpu.free_bytes is None or gpu.total_bytes is None
+            else f"{gpu.free_bytes / 2**30:.1f} of {gpu.total_bytes / 2**30:.1f} GiB free"
+        )
         click.echo(f"{gpu.index} {gpu.name}, driver {gpu.driver}: {free}, {use}, {power}{slowed}")
     return 0

@@ -29,11 +29,15 @@ def history_command(source: SettingsSource, *, suite: str | None, last: int | No
     from benchmarks.tables import aligned
 
     store = store_of(source.settings())
-    runs = [run for run in store.runs() if suite is None or suite in run.suites]
+    found = list(store.runs())
+    warnings = [warning for run in found for warning in run.warnings()]
+    runs = [run for run in found if run.records and (suite is None or suite in run.suites)]
     rows = [_history_row(run) for run in (runs[-last:] if last else runs)]
     if as_json:
-        click.echo(json.dumps({"folder": str(store.folder), "runs": rows}, indent=2))
+        click.echo(json.dumps({"folder": str(store.folder), "runs": rows, "warnings": warnings}, indent=2))
         return 0
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
     if not rows:
         click.echo(f"no run is kept in {store.folder}")
         return 0
@@ -95,7 +99,10 @@ def compare_command(
     from benchmarks.tables import comparison_lines
 
     store = store_of(source.settings())
-    comparison = compare_runs(store.find(first), store.find(second), allow_unlike=allow_unlike, across=across)
+    runs = store.find(first), store.find(second)
+    for warning in (warning for run in runs for warning in run.warnings()):
+        click.echo(f"warning: {warning}", err=True)
+    comparison = compare_runs(*runs, allow_unlike=allow_unlike, across=across)
     if as_json:
         click.echo(json.dumps(asdict(comparison), indent=2, default=dict))
         return 0
