@@ -28,7 +28,11 @@ _USED_SHARE = 0.75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlan:
-    """What to measure: every test on every model under every choice, `rounds` times, or fewer where `may_end_early`."""
+    """What to measure: every test on every model under every choice, `rounds` times.
+
+    A plan that may end early is whole with fewer rounds; for `least_rounds` it goes on beyond its limit up to
+    `last_limit_s`. `stage` tells apart records of one run that measure the same.
+    """
 
     models: tuple[LocalModel, ...]
     choices: tuple[LoadChoice, ...]
@@ -36,6 +40,14 @@ class EnginePlan:
     rounds: int
     limit_s: float = float("inf")
     may_end_early: bool = False
+    least_rounds: int = 0
+    last_limit_s: float = 0.0
+    stage: str = ""
+
+    def is_over(self, elapsed_s: float, fewest_rounds: int) -> bool:
+        """Whether nothing more is to begin."""
+        limit_s = self.limit_s if fewest_rounds >= self.least_rounds else max(self.limit_s, self.last_limit_s)
+        return elapsed_s > limit_s
 
 
 @dataclass(slots=True)
@@ -73,7 +85,7 @@ async def measure_engine(plan: EnginePlan, recorder: Recorder, energy: EnergyMet
     finally:
         for lane in lanes:
             if lane.samples:
-                _record(lane, recorder, began_s, energy)
+                _record(lane, plan.stage, recorder, began_s, energy)
     return _missing(plan, lanes)
 
 
@@ -100,7 +112,8 @@ async def _run_rounds(
     runners = _Runners(plan, stack, recorder.seed)
     for number in range(-WARM_UP_ROUNDS, plan.rounds):
         for lane in lanes if number % 2 == 0 else list(reversed(lanes)):
-            is_over = perf_counter() - began_s > plan.limit_s
+            fewest = min(len(one.samples) for one in lanes)
+            is_over = plan.is_over(perf_counter() - began_s, fewest)
             if is_over and any(one.samples for one in lanes):
                 return
             if lane.failure:
@@ -187,7 +200,7 @@ def memory_plan(local: LocalModel, choice: LoadChoice, context_tokens: int) -> M
     return plan_memory(read_gguf(local.path), shape)
 
 
-def _record(lane: _Lane, recorder: Recorder, began_s: float, energy: EnergyMeter) -> None:
+def _record(lane: _Lane, stage: str, recorder: Recorder, began_s: float, energy: EnergyMeter) -> None:
     metrics = [
         Metric(
             name="rate",
@@ -203,7 +216,12 @@ def _record(lane: _Lane, recorder: Recorder, began_s: float, energy: EnergyMeter
         metrics.append(Metric(name="energy", unit="J/token", better="lower", samples=tuple(lane.joules)))
     recorder.record(
         lane.test.label,
-        configuration={"model": lane.local.id, **_sizes(lane.test), **lane.choice.configuration()},
+        configuration={
+            "model": lane.local.id,
+            **_sizes(lane.test),
+            **lane.choice.configuration(),
+            **({"stage": stage} if stage else {}),
+        },
         metrics=metrics,
         began_s=began_s,
         facts={

@@ -85,7 +85,7 @@ def compare_runs(
         pairs=tuple(pairs),
         only_first=tuple(_label(record) for key, record in ours.items() if key not in theirs),
         only_second=tuple(_label(record) for key, record in theirs.items() if key not in ours),
-        doubts=_doubts(first, second),
+        doubts=(*_doubts(first), *_doubts(second)),
     )
 
 
@@ -182,15 +182,22 @@ def _by_key(records: Sequence[Record], across: Sequence[str]) -> dict[str, Recor
 
 
 def _label(record: Record) -> str:
-    settings = ", ".join(f"{name} {value}" for name, value in record.configuration.items())
+    sizes = {"n_prompt", "n_gen", "n_depth"}  # the test's name says them
+    settings = ", ".join(
+        f"{name} {value}" for name, value in record.configuration.items() if name not in sizes
+    )
     return f"{record.suite} {record.test} ({settings})"
 
 
-def _doubts(first: Run, second: Run) -> tuple[str, ...]:
-    found = [
-        f"{run.name}, {record.test}: {doubt}"
-        for run in (first, second)
-        for record in run.records
-        for doubt in record.doubts
+def _doubts(run: Run) -> list[str]:
+    """What speaks against the figures of a run, with the tests it concerns."""
+    tests: dict[str, list[str]] = {}
+    for record in run.records:
+        for doubt in record.doubts:
+            tests.setdefault(doubt, []).append(record.test)
+    return [
+        f"{run.name}: {doubt}"
+        if len(concerned) == len(run.records)
+        else f"{run.name}, {', '.join(dict.fromkeys(concerned))}: {doubt}"
+        for doubt, concerned in tests.items()
     ]
-    return tuple(dict.fromkeys(found))

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal
 
+from appliance.core.errors import StorageError
 from benchmarks.fingerprint import Fingerprint, take_fingerprint
 from benchmarks.noise import CpuUse, reasons_for_doubt, watch_cpu
 from benchmarks.records import Metric, Record, RecordStore, Scalar, new_run_name, recorded
@@ -91,6 +92,7 @@ class Recorder:
         self.records: list[Record] = []
         # A server on this machine that is measured: what it uses is no noise.
         self.measured_pid: int | None = None
+        self.unwritten: StorageError | None = None
         self._fingerprint = fingerprint or take_fingerprint(models)
         self._listen = listen
         self._done = 0
@@ -139,11 +141,7 @@ class Recorder:
         facts: Mapping[str, Scalar] | None = None,
         doubts: Sequence[str] = (),
     ) -> Record:
-        """Write a result; it is on disk when this returns.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
+        """Write a result; it is on disk when this returns, or `unwritten` says why not and the run goes on."""
         elapsed_s = perf_counter() - began_s
         record = Record(
             run=self.run,
@@ -158,7 +156,10 @@ class Recorder:
             seed=self.seed,
             fingerprint=recorded(self._fingerprint),
         )
-        self.store.append(record)
         self.records.append(record)
+        try:
+            self.store.append(record)
+        except StorageError as error:
+            self.unwritten = error
         self._listen(record)
         return record

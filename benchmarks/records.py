@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -31,6 +33,7 @@ Scalar = str | int | float | bool | None
 Better = Literal["higher", "lower", "neither"]
 PERCENTILES = (50, 90, 95, 99)
 _NAMED_LINES = 5
+_TRIAL_BYTES = 16_384
 
 _FINITE = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -200,15 +203,29 @@ class RecordStore:
             StorageError: the folder cannot be written.
         """
         line = record.model_dump_json() + "\n"
+        with self._writing(), self._path(record.run).open("a", encoding="utf-8") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def check_writable(self) -> None:
+        """Try to write, so that nothing is measured for minutes that cannot be kept.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
+        with self._writing(), tempfile.TemporaryFile(dir=self.folder) as file:
+            file.write(b"\n" * _TRIAL_BYTES)
+            file.flush()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with self._path(record.run).open("a", encoding="utf-8") as file:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
+            yield
         except OSError as exc:
             raise StorageError(
-                f"the record cannot be written to {self.folder}: {exc.strerror}",
+                f"records cannot be written to {self.folder}: {exc.strerror}",
                 hint="free some disk, or choose another folder with --set state_dir=FOLDER",
             ) from exc
 

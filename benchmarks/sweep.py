@@ -156,7 +156,12 @@ async def measure_sweep(
     """Run the sweep. Returns what could not be measured, and the evidence with the recommendation in lines."""
     began_s = perf_counter()
     tried = variations(plan)
-    first = _engine_plan(plan, [one.choice for one in tried], plan.rounds, plan.budget_s * _FIRST_STAGE_SHARE)
+    first = replace(
+        _engine_plan(plan, [one.choice for one in tried], "search"),
+        limit_s=plan.budget_s * _FIRST_STAGE_SHARE,
+        least_rounds=_PROMISING_ROUNDS,
+        last_limit_s=plan.budget_s,
+    )
     missing = await measure_engine(first, recorder, energy)
     usual = _request_times(recorder.records, plan, plan.usual)
     evidence = {
@@ -188,10 +193,13 @@ async def _prove(
 ) -> Evidence | None:
     """Measure a choice against the usual one in turn, with what is left of the time; nothing measured before counts."""
     before = len(recorder.records)
-    left_s = max(plan.budget_s - (perf_counter() - began_s), 0.0)
-    missing += await measure_engine(
-        _engine_plan(plan, [best], max(plan.rounds, _MOST_PROOF_ROUNDS), left_s), recorder, energy
+    left_s = plan.budget_s - (perf_counter() - began_s)
+    if left_s <= 0:
+        return None
+    proof = replace(
+        _engine_plan(plan, [best], "proof"), rounds=max(plan.rounds, _MOST_PROOF_ROUNDS), limit_s=left_s
     )
+    missing += await measure_engine(proof, recorder, energy)
     again = recorder.records[before:]
     return _evidence(
         f"proof, {_differences(plan, best)}",
@@ -207,14 +215,14 @@ def _differences(plan: SweepPlan, choice: LoadChoice) -> str:
     )
 
 
-def _engine_plan(plan: SweepPlan, choices: Sequence[LoadChoice], rounds: int, limit_s: float) -> EnginePlan:
+def _engine_plan(plan: SweepPlan, choices: Sequence[LoadChoice], stage: str) -> EnginePlan:
     return EnginePlan(
         models=(plan.local,),
         choices=tuple(dict.fromkeys([plan.usual, *choices])),
         tests=plan.tests,
-        rounds=rounds,
-        limit_s=limit_s,
+        rounds=plan.rounds,
         may_end_early=True,
+        stage=stage,
     )
 
 
@@ -265,6 +273,20 @@ def _together(plan: SweepPlan, evidence: dict[Variation, Evidence]) -> LoadChoic
     return best
 
 
+def _verdict(plan: SweepPlan, best: LoadChoice, proof: Evidence | None) -> str:
+    """The words before the recommended settings."""
+    if best == plan.usual:
+        return "no difference shown, so the usual: "
+    if proof is not None and proof.is_proof:
+        return "recommended: "
+    if proof is None or proof.rounds < PROOF_ROUNDS:
+        return (
+            f"{_differences(plan, best)} may be faster, but the time was too short to prove it "
+            f"({proof.rounds if proof else 0} of {PROOF_ROUNDS} rounds; give a larger --budget), so the usual: "
+        )
+    return "no difference shown in the proof, so the usual: "
+
+
 def _recommend(
     plan: SweepPlan, recorder: Recorder, best: LoadChoice, proof: Evidence | None, began_s: float
 ) -> str:
@@ -273,7 +295,7 @@ def _recommend(
     chosen = best if is_proven else plan.usual
     settings = chosen.configuration()
     stated = [f"{name} = {settings[factor]!r}".replace("'", '"') for factor, name in SETTINGS.items()]
-    text = ("recommended: " if is_proven else "no difference shown, so the usual: ") + ", ".join(stated)
+    text = _verdict(plan, best, proof) + ", ".join(stated)
     if is_proven and (chosen.batch_tokens, chosen.ubatch_tokens) != (
         plan.usual.batch_tokens,
         plan.usual.ubatch_tokens,
@@ -281,7 +303,7 @@ def _recommend(
         text += f" (batches of {chosen.batch_tokens}, micro-batches of {chosen.ubatch_tokens} are no settings yet)"
     recorder.record(
         "recommendation",
-        configuration={"model": plan.local.id},
+        configuration={"model": plan.local.id, **plan.usual.configuration()},
         metrics=[Metric(name="speedup", unit="", better="higher", samples=proof.ratios)] if proof else [],
         began_s=began_s,
         facts={"recommendation": text, "evidence": proof.line() if proof else "", "is_proven": is_proven},

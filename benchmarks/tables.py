@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.pairing import MetricPair, RunComparison
 from benchmarks.records import Metric, Record, Scalar
 
+_NAMED_TESTS = 3
 _HEAD = ("TEST", "SETTINGS", "METRIC", "VALUE", "INTERVAL", "P95", "SPREAD", "N")
 
 
@@ -32,10 +33,16 @@ def doubts_of(records: Sequence[Record]) -> list[str]:
     for record, name in zip(records, names, strict=True):
         for doubt in record.doubts:
             tests.setdefault(doubt, []).append(name)
-    return [
-        doubt if len(concerned) == len(records) else f"{', '.join(concerned)}: {doubt}"
-        for doubt, concerned in tests.items()
-    ]
+    return [_of_tests(doubt, concerned, len(records)) for doubt, concerned in tests.items()]
+
+
+def _of_tests(text: str, concerned: Sequence[str], all_tests: int) -> str:
+    """A text with the tests it is about: by name, or by their number where they are many."""
+    if len(concerned) == all_tests:
+        return text
+    if len(concerned) > _NAMED_TESTS:
+        return f"{len(concerned)} of {all_tests} tests: {text}"
+    return f"{', '.join(concerned)}: {text}"
 
 
 def names_of(records: Sequence[Record]) -> list[str]:
@@ -152,7 +159,4 @@ def _fact_lines(records: Sequence[Record]) -> list[str]:
         for name, value in record.facts.items():
             if name in _SPOKEN and value not in ("", 0, None):
                 tests.setdefault(f"{name.replace('_', ' ')}: {value}", []).append(test)
-    return [
-        fact if len(concerned) == len(records) else f"{', '.join(concerned)}: {fact}"
-        for fact, concerned in tests.items()
-    ]
+    return [_of_tests(fact, concerned, len(records)) for fact, concerned in tests.items()]

@@ -74,7 +74,7 @@ def run_suite(
     """Run a suite. 0 where something was measured, 1 where nothing was, 130 by Ctrl+C.
 
     Raises:
-        ApplianceError: the suite cannot run.
+        ApplianceError: the suite cannot run, or its records cannot be written; what was measured is shown.
         KeyboardInterrupt: it was interrupted; finished records are kept and shown.
     """
     output = RunOutput(as_json=flags["as_json"], progress=cast("ProgressMode", flags["progress"]))
@@ -82,6 +82,7 @@ def run_suite(
     recorder = Recorder(suite, store, models=models, seed=flags["seed"], listen=output)
     path = str(store.folder / f"{recorder.run}.jsonl")
     try:
+        store.check_writable()
         end = asyncio.run(_until_told_to_end(measure(recorder)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         output.finish(recorder.run, path, recorder.records, [], is_whole=False)
@@ -92,7 +93,11 @@ def run_suite(
         output.fail(error.to_failure())
         raise
     notes = [*end.lines, *(f"not measured: {missing}" for missing in end.missing)]
-    output.finish(recorder.run, path, recorder.records, notes, is_whole=not end.missing, extra=end.extra)
+    is_whole = not end.missing and recorder.unwritten is None
+    output.finish(recorder.run, path, recorder.records, notes, is_whole=is_whole, extra=end.extra)
+    if recorder.unwritten is not None:
+        output.fail(recorder.unwritten.to_failure())
+        raise recorder.unwritten
     return 0 if recorder.records else 1
 
 
