@@ -71,7 +71,7 @@ class GpuState:
 
 
 # Bits of nvmlClocksEventReason*; idle and a clock the user chose are no slowdowns.
-_SLOWDOWNS = {
+SLOWDOWNS = {
     0x4: "power cap",
     0x8: "hardware slowdown",
     0x20: "thermal limit (software)",
@@ -152,7 +152,7 @@ def _state(nvml: Nvml, index: int, driver: str) -> GpuState:
         clock_mhz=clock,
         power_w=None if power_mw is None else power_mw / 1000,
         energy_j=None if energy_mj is None else energy_mj / 1000,
-        slowdowns=tuple(name for bit, name in _SLOWDOWNS.items() if reasons & bit),
+        slowdowns=tuple(name for bit, name in SLOWDOWNS.items() if reasons & bit),
     )
 
 

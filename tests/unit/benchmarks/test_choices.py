@@ -13,7 +13,7 @@ from benchmarks.quality_cases import FACTS, is_match, needles
 from benchmarks.rag import ndcg
 from benchmarks.records import Metric, Record
 from benchmarks.speed_tests import LoadChoice, load_choices, speed_tests
-from benchmarks.sweep import SweepPlan, changed, variations
+from benchmarks.sweep import Evidence, SweepPlan, changed, variations
 from tests.benchmark_records import rate, record
 
 
@@ -140,3 +140,34 @@ def test_ndcg_rewards_the_first_ranks() -> None:
     assert ndcg(["a", "b", "c"], relevant) == 1.0
     assert ndcg(["c", "a"], relevant) == pytest.approx((1 / 1.58496) / (1 + 1 / 1.58496), abs=1e-4)
     assert ndcg(["c"] * 10 + ["a"], relevant) == 0.0
+
+
+def _evidence(*ratios: float) -> Evidence:
+    return Evidence(label="threads 1", ratios=ratios)
+
+
+def test_only_many_rounds_that_go_one_way_prove_a_choice() -> None:
+    assert _evidence(1.1, 1.2, 1.1, 1.3, 1.2, 1.1).is_proof
+    assert not _evidence(1.1, 1.2, 1.1, 1.3, 1.2).is_proof
+    assert not _evidence(1.1, 1.2, 0.9, 1.3, 1.2, 1.1).is_proof
+
+
+def test_few_rounds_may_promise_and_say_too_little() -> None:
+    assert _evidence(1.1, 1.2, 1.1).is_promising
+    assert not _evidence(1.1, 1.2).is_promising
+    assert "too few to tell" in _evidence(1.1, 1.2).line()
+
+
+@pytest.mark.parametrize(
+    ("ratios", "words"),
+    [
+        ((1.1, 1.2, 1.3, 1.1, 1.2, 1.1), "faster"),
+        ((0.9, 0.8, 0.9, 0.7, 0.8, 0.9), "slower"),
+        ((1.1, 0.9, 1.0, 1.2, 0.8, 1.1), "no difference shown"),
+    ],
+)
+def test_evidence_says_what_its_interval_shows(ratios: tuple[float, ...], words: str) -> None:
+    line = _evidence(*ratios).line()
+
+    assert line.endswith(words)
+    assert "97% of 6 rounds" in line

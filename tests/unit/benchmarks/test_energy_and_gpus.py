@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pynvml
 import pytest
 
 from benchmarks.energy import NOT_MEASURABLE, EnergyMeter, rapl_domains
-from benchmarks.nvidia import GpuState, read_gpus
+from benchmarks.nvidia import SLOWDOWNS, GpuState, read_gpus
 
 
 class NotSupportedError(Exception):
@@ -169,3 +170,38 @@ def test_a_counter_with_a_range_that_is_no_number_is_left_out(tmp_path: Path) ->
 
 def _gpu() -> GpuState:
     return read_gpus(RecordedDriver())[0]
+
+
+class FailingDriver(RecordedDriver):
+    """The first GPU fell off its bus; the second shares its memory with the processor and does not count it."""
+
+    def nvmlDeviceGetName(self, handle: int) -> str | bytes:
+        if handle == 0:
+            raise NotSupportedError
+        return super().nvmlDeviceGetName(handle)
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
+        raise NotSupportedError
+
+
+def test_a_gpu_that_answers_nothing_hides_no_other() -> None:
+    (gpu,) = read_gpus(FailingDriver())
+
+    assert (gpu.index, gpu.total_bytes, gpu.free_bytes) == (1, None, None)
+
+
+def test_slowdowns_are_the_bits_that_the_library_names() -> None:
+    assert {bit: name for bit, name in SLOWDOWNS.items() if "hardware" in name or "cap" in name} == {
+        pynvml.nvmlClocksEventReasonSwPowerCap: "power cap",
+        pynvml.nvmlClocksEventReasonHwSlowdown: "hardware slowdown",
+        pynvml.nvmlClocksEventReasonHwThermalSlowdown: "thermal limit (hardware)",
+    }
+    assert SLOWDOWNS[pynvml.nvmlClocksEventReasonSwThermalSlowdown] == "thermal limit (software)"
+    assert SLOWDOWNS[pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown] == "power brake"
+
+
+def test_the_installed_library_without_a_driver_is_no_error() -> None:
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("this machine has a driver")
+
+    assert read_gpus() == ()

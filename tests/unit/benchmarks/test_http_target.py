@@ -180,3 +180,21 @@ def test_events_are_the_same_however_their_bytes_are_cut(size: int) -> None:
     events = [event for at in range(0, len(data), size) for event in splitter.feed(data[at : at + size])]
 
     assert events == [b"one", b"two", b"a\nb"]
+
+
+class BrokenOff(httpx.AsyncByteStream):
+    """Two tokens, and the connection is closed without a word."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for _ in range(2):
+            yield _event({"choices": [{"delta": {"content": " w"}, "finish_reason": None}]})
+
+
+async def test_a_stream_that_ends_in_the_middle_is_a_failed_answer(virtual_clock: VirtualClock) -> None:
+    transport = httpx.MockTransport(lambda _request: httpx.Response(200, stream=BrokenOff()))
+    async with HttpTarget("http://127.0.0.1:1", "m", now=virtual_clock.now_s, transport=transport) as target:
+        answer = await target.answer(_request(5))
+
+    assert not answer.has_succeeded
+    assert "broke off after 2 chunks" in answer.failure
+    assert answer.does_target_count is False

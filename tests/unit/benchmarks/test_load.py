@@ -1,5 +1,6 @@
 """Workloads, loops, windows and goodput on a clock where nobody waits."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,20 @@ from appliance.core.errors import InvalidRequestError
 from benchmarks.answers import Answer, LoadRequest
 from benchmarks.exact_text import NoExactTextError
 from benchmarks.load_driver import run_closed, run_open
-from benchmarks.load_suite import answer_doubts, answer_facts, parse_limits
+from benchmarks.load_suite import LoadPlan, answer_doubts, answer_facts, measure_load, parse_limits
 from benchmarks.load_workload import Arrival, make_requests, poisson_times, read_trace
 from benchmarks.metrics import RequestTrace
-from benchmarks.steady_state import Limits, Window, closed_window, open_window, window_metrics
+from benchmarks.recorder import Recorder
+from benchmarks.records import RecordStore
+from benchmarks.steady_state import (
+    Limits,
+    Window,
+    closed_window,
+    latency_metrics,
+    open_window,
+    steadiness_doubts,
+    window_metrics,
+)
 
 ANSWER_S = 1.0
 
@@ -204,6 +215,7 @@ def test_failed_requests_are_out_of_latencies_and_not_within_limits() -> None:
         ({"cached_tokens": 1}, True, "only 12% of a repeated prompt"),
         ({"cached_tokens": None}, True, "does not say how much"),
         ({"failure": "HTTP 500"}, False, "1 of 1 requests failed: HTTP 500"),
+        ({"does_target_count": False}, False, "counted no output tokens in 1 answers"),
     ],
 )
 def test_what_is_not_as_the_test_states_is_a_doubt(
@@ -230,3 +242,85 @@ def test_a_limit_that_is_not_understood_is_refused(text: str) -> None:
 def test_arrivals_are_refused_without_a_rate() -> None:
     with pytest.raises(InvalidRequestError):
         poisson_times(0.0, 3, seed=1)
+
+
+def test_the_parts_of_the_time_to_a_first_token_add_up() -> None:
+    answers = [
+        _answer(0.0, ttft_s=0.5, phases={"queue_s": 0.1, "load_s": 0.0, "prefill_s": 0.3}),
+        _answer(1.0, ttft_s=0.9, phases={"queue_s": 0.2, "load_s": 0.0, "prefill_s": 0.6}),
+    ]
+    found = {metric.name: metric.samples for metric in latency_metrics(answers)}
+
+    assert found["ttft_rest"] == pytest.approx((0.1, 0.1))
+    assert "ttft_retrieve" not in found
+    parts = zip(*(found[f"ttft_{name}"] for name in ("queue", "load", "prefill", "rest")), strict=True)
+    assert [sum(part) for part in parts] == pytest.approx(found["ttft"])
+
+
+def test_gaps_of_one_request_count_as_one_when_their_value_is_bounded() -> None:
+    found = {metric.name: metric for metric in latency_metrics([_answer(float(sent)) for sent in range(3)])}
+
+    assert (len(found["itl"].samples), found["itl"].groups) == (9, (3, 3, 3))
+    assert found["itl"].interval.coverage == found["ttft"].interval.coverage == 0.75
+
+
+def _burst_answer() -> Answer:
+    request = LoadRequest(number=0, text="t", input_tokens=8, output_tokens=6, key="k")
+    times_s = (1.0, 1.00001, 1.00002, 1.07, 1.07001, 1.07002)
+    trace = RequestTrace(sent_s=0.0, chunk_times_s=times_s, ended_s=1.07, output_tokens=6)
+    return Answer(request=request, trace=trace, input_tokens=8, cached_tokens=0)
+
+
+def test_a_reader_is_told_when_gaps_between_chunks_are_no_times_of_tokens() -> None:
+    assert "about 3 tokens arrive with one write" in str(answer_facts([_burst_answer()])["note"])
+    assert answer_facts([_answer(0.0)])["note"] == ""
+
+
+def test_a_target_that_does_not_keep_up_is_named() -> None:
+    growing = [_answer(float(sent), ttft_s=0.25 + sent / 2) for sent in range(30)]
+    window = Window(began_s=3.0, ended_s=29.0, is_steady=True)
+
+    doubts = steadiness_doubts(growing, window)
+
+    assert [doubt.split(":")[0] for doubt in doubts] == ["the target did not keep up", "no steady state"]
+    assert steadiness_doubts([_answer(float(sent)) for sent in range(30)], window) == []
+
+
+class StoppingTarget(SteadyTarget):
+    """Interrupts who asks while it answers the fifth request."""
+
+    asker: asyncio.Task[list[str]]
+
+    async def answer(self, request: LoadRequest) -> Answer:
+        if request.number == 4:
+            self.asker.cancel()
+            await asyncio.Event().wait()
+        return await super().answer(request)
+
+
+async def test_a_level_that_is_interrupted_is_recorded_as_partial(
+    virtual_clock: VirtualClock, tmp_path: Path
+) -> None:
+    recorder = Recorder("load", RecordStore(tmp_path), models={}, seed=1, listen=lambda _event: None)
+    plan = LoadPlan(model="tiny", input_tokens=8, output_tokens=4, requests=9, concurrencies=(1,))
+    target = StoppingTarget(virtual_clock)
+    target.asker = asyncio.create_task(measure_load(plan, target, recorder, virtual_clock))
+
+    with pytest.raises(asyncio.CancelledError):
+        await target.asker
+
+    (kept,) = RecordStore(tmp_path).find(recorder.run).records
+    assert kept.facts["partial"] == "partial: interrupted after 4 of 9 requests"
+    assert kept.facts["partial"] in kept.doubts
+    assert kept.facts["requests"] == 4
+
+
+async def test_a_level_whose_time_is_used_up_is_recorded_as_partial(
+    virtual_clock: VirtualClock, tmp_path: Path
+) -> None:
+    recorder = Recorder("load", RecordStore(tmp_path), models={}, seed=1, listen=lambda _event: None)
+    plan = LoadPlan(model="m", input_tokens=8, output_tokens=4, requests=9, concurrencies=(1,), limit_s=2.5)
+
+    await measure_load(plan, SteadyTarget(virtual_clock), recorder, virtual_clock)
+
+    assert recorder.records[0].facts["partial"] == "partial: the time was used up after 3 of 9 requests"

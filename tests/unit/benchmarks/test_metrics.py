@@ -58,3 +58,24 @@ def test_a_request_without_content_is_never_good() -> None:
 def test_no_request_has_no_throughput() -> None:
     with pytest.raises(ValueError, match="no request"):
         output_throughput([])
+
+
+def test_tokens_of_one_write_are_one_burst_and_the_gaps_between_writes_are_kept() -> None:
+    grouped = trace(0.0, (1.0, 1.00001, 1.00002, 1.075, 1.07501, 1.07502), 1.075, 6)
+
+    assert grouped.bursts_s == (1.0, 1.075)
+    assert grouped.burst_gaps_s == pytest.approx((0.075,))
+    assert grouped.tokens_per_burst == 3.0
+    assert len(grouped.itl_s) == 5
+
+
+def test_a_fast_stream_is_not_taken_for_a_single_write() -> None:
+    steady = trace(0.0, tuple(1.0 + 0.0004 * step for step in range(100)), 1.04, 100)
+
+    assert 30 <= len(steady.bursts_s) <= 40
+
+
+def test_an_answer_without_text_has_no_bursts() -> None:
+    silent = trace(0.0, (), 2.0, 0)
+
+    assert (silent.bursts_s, silent.tokens_per_burst) == ((), None)

@@ -1,12 +1,14 @@
 """Who used the CPU, and when a figure is called noisy."""
 
+import os
+import socket
 import subprocess
 import sys
 import time
 
 import pytest
 
-from benchmarks.noise import CpuUse, reasons_for_doubt, watch_cpu
+from benchmarks.noise import CpuUse, listening_pid, process_cpu_s, reasons_for_doubt, watch_cpu
 
 
 def burn_cpu(seconds: float) -> None:
@@ -62,3 +64,34 @@ def test_each_kind_of_noise_is_named(
 
 def test_a_quiet_run_raises_no_doubt() -> None:
     assert reasons_for_doubt(load_before=0.0, foreign_shares=[0.01], variations=[0.02]) == []
+
+
+def test_the_processor_time_of_a_process_is_finer_than_ticks() -> None:
+    before_s = process_cpu_s(os.getpid())
+    burn_cpu(0.004)
+
+    assert process_cpu_s(os.getpid()) - before_s > 0.0
+
+
+def test_a_server_on_this_machine_is_found_by_its_port() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+
+        assert listening_pid("127.0.0.1", port) == os.getpid()
+        assert listening_pid("example.org", port) is None
+    assert listening_pid("127.0.0.1", port) is None
+
+
+def test_what_a_measured_server_uses_is_no_noise() -> None:
+    code = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass\nprint(1, flush=True)\ninput()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as server:
+        assert server.stdout is not None
+        with watch_cpu(server.pid) as use:
+            server.stdout.readline()
+        server.communicate(b"\n")
+
+    assert use.own_s >= 0.35

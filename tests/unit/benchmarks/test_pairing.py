@@ -123,3 +123,32 @@ def test_an_interval_that_touches_one_shows_nothing() -> None:
     assert judge(Interval(low=1.0, high=1.2, coverage=0.95), "higher") == "no difference shown"
     assert judge(Interval(low=1.01, high=1.2, coverage=0.95), "lower") == "worse"
     assert judge(Interval(low=0.5, high=0.9, coverage=0.95), "neither") == "differs"
+
+
+def test_many_gaps_of_few_requests_are_few_samples() -> None:
+    def itl(shift: float) -> Metric:
+        gaps = tuple(shift + step / 1000 for step in range(120))
+        return Metric(name="itl", unit="s", better="lower", samples=gaps, groups=(40, 40, 40))
+
+    (pair,) = compare_runs(run(record(itl(0.1))), run(record(itl(0.2)))).pairs
+
+    assert (pair.samples, pair.verdict) == ((3, 3), "too few repetitions")
+
+
+def test_a_true_difference_is_found_in_most_runs() -> None:
+    noise = random.Random(5)
+    found = sum(
+        judge(bootstrap_ratio(_sample(noise, 10), [1.2 * rate for rate in _sample(noise, 10)]), "higher")
+        == "better"
+        for _ in range(50)
+    )
+
+    assert found >= 45
+
+
+def test_a_doubt_stands_once_with_its_tests() -> None:
+    first = run(record(doubts=("busy", "varies")), record(test="tg128", doubts=("busy",)), name="a")
+
+    comparison = compare_runs(first, run(record(), name="b"))
+
+    assert comparison.doubts == ("a: busy", "a, pp512: varies")

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from appliance.core.errors import InvalidRequestError, StorageError
-from benchmarks.records import RecordStore, read_run
+from benchmarks.recorder import Recorder
+from benchmarks.records import Metric, RecordStore, read_run
 from tests.benchmark_records import rate, record
 
 
@@ -84,3 +85,55 @@ def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match="cannot be written"):
         RecordStore(tmp_path / "file" / "benchmarks").append(record())
+
+
+def test_a_damaged_file_is_named_and_the_other_runs_are_listed(tmp_path: Path) -> None:
+    store = RecordStore(tmp_path)
+    store.append(record(run="20300102-a"))
+    with (tmp_path / "20300102-a.jsonl").open("ab") as file:
+        file.write(b'\n{"broken\nno json \xff\n')
+    (tmp_path / "20300103-b.jsonl").mkdir()
+
+    damaged, unreadable = store.runs()
+
+    assert (len(damaged.records), damaged.unread) == (1, (3, 4))
+    assert damaged.warnings() == ["20300102-a: 2 lines are no records and left out: line 3, 4"]
+    assert "cannot be read" in unreadable.warnings()[0]
+    assert "20300103-b" in unreadable.warnings()[0]
+
+
+def test_many_damaged_lines_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
+    (tmp_path / "run-1.jsonl").write_text("x\n" * 8)
+
+    assert read_run(tmp_path / "run-1.jsonl").warnings() == [
+        "run-1: 8 lines are no records and left out: line 1, 2, 3, 4, 5 …"
+    ]
+
+
+def test_a_folder_is_tried_before_anything_is_measured(tmp_path: Path) -> None:
+    RecordStore(tmp_path / "new").check_writable()
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(StorageError, match="cannot be written"):
+        RecordStore(tmp_path / "file" / "benchmarks").check_writable()
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_record_that_cannot_be_written_is_not_lost_for_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = RecordStore(tmp_path / "file")
+    recorder = Recorder("engine", store, models={}, seed=1, listen=lambda _event: None)
+
+    kept = recorder.record("pp512", configuration={"model": "m"}, metrics=[rate(1.0)], began_s=0.0)
+
+    assert recorder.records == [kept]
+    assert "cannot be written" in str(recorder.unwritten)
+
+
+def test_groups_divide_the_samples_and_the_value_is_of_the_groups() -> None:
+    metric = Metric(name="itl", unit="s", better="lower", samples=(1, 1, 1, 1, 9, 5), groups=(4, 1, 1))
+
+    assert metric.independent == (1, 9, 5)
+    assert metric.value == 5
+    with pytest.raises(ValueError, match="no division"):
+        Metric(name="itl", unit="s", better="lower", samples=(1, 2), groups=(1,))

@@ -29,6 +29,7 @@ FACTS = {
     "model_type": "llama Q4_1",
     "model_size": 96,
     "model_n_params": 134_515_008,
+    "engine": "llama-cpp-python 0.3.36; CPU : AVX2 = 1 | OPENMP = 1 |",
 }
 
 
@@ -93,14 +94,32 @@ def test_what_is_written_as_llama_bench_is_read_back_as_the_same_test(tmp_path: 
     assert json.loads(path.read_text())[0]["avg_ns"] == pytest.approx(5.12e9, rel=0.01)
 
 
-# As llama-bench of llama.cpp 0c1e570 wrote it; columns that are not compared are shortened.
+# As llama-bench of llama.cpp 0c1e570 wrote it, without the columns of options that we do not have.
 THEIRS = """[{"build_commit": "0c1e570", "build_number": 1, "cpu_info": "Intel(R) Xeon(R) Processor", "gpu_info": "",
 "backends": "CPU", "model_filename": "m.gguf", "model_type": "llama 256M Q4_1", "model_size": 96576768,
 "model_n_params": 134515008, "n_batch": 2048, "n_ubatch": 512, "n_threads": 2, "type_k": "f16", "type_v": "f16",
 "n_gpu_layers": -1, "flash_attn": -1, "n_prompt": 512, "n_gen": 0, "n_depth": 0,
-"test_time": "2026-11-30T12:42:27Z", "avg_ns": 116205226, "stddev_ns": 2537533, "avg_ts": 137.720273,
-"stddev_ts": 3.007295, "samples_ns": [117999501, 114410952],
+"test_time": "2026-11-30T12:42:27Z", "avg_ns": 2560000000, "stddev_ns": 9051337, "avg_ts": 200.0,
+"stddev_ts": 0.707, "samples_ns": [2560000000, 2547263682, 2572864322, 2553615960, 2566416040],
 "samples_ts": [200.0, 201.0, 199.0, 200.5, 199.5]}]"""
+SAME = (
+    "backends", "model_n_params", "n_batch", "n_ubatch", "n_threads", "type_k", "type_v", "n_gpu_layers", "flash_attn",
+    "n_prompt", "n_gen", "n_depth",
+)  # fmt: skip
+
+
+def test_ours_has_llama_benchs_columns_in_its_types_and_units() -> None:
+    (theirs,) = json.loads(THEIRS)
+    (ours,) = json.loads(to_llama_bench([_engine_record()]))
+    row = {**ours, "build_number": 1, "gpu_info": ""}  # what only llama-bench knows of itself
+
+    assert {name: type(value) for name, value in row.items()} == {
+        name: type(value) for name, value in theirs.items()
+    }
+    for each in (ours, theirs):
+        assert each["avg_ts"] == pytest.approx(sum(each["samples_ts"]) / len(each["samples_ts"]))
+        assert [512e9 / ns for ns in each["samples_ns"]] == pytest.approx(each["samples_ts"], rel=1e-5)
+    assert {name: ours[name] for name in SAME} == {name: theirs[name] for name in SAME}
 
 
 def test_llama_benchs_figures_are_laid_beside_ours(tmp_path: Path) -> None:
@@ -120,6 +139,7 @@ def test_other_weights_sizes_or_threads_are_not_laid_beside(tmp_path: Path) -> N
         ('"n_threads": 2', '"n_threads": 1'),
         ("134515008", "268098176"),
         ('"n_prompt": 512', '"n_prompt": 8'),
+        ('"n_ubatch": 512', '"n_ubatch": 128'),
     ):
         path.write_text(THEIRS.replace(*change))
         assert lay_beside([_engine_record()], read_llama_bench(path)) == []
@@ -193,3 +213,39 @@ def test_rates_that_go_up_and_down_do_not() -> None:
     assert falling_share([100.0, 80.0, 99.0, 85.0, 98.0, 90.0]) == 0.0
     assert reasons_of_throttling([rate(100.0, 99.0).samples], throttles=0) == []
     assert reasons_of_throttling([], throttles=3) == ["the kernel throttled cores 3 times meanwhile"]
+
+
+def test_more_lines_than_a_plot_can_hold_fill_another_plot() -> None:
+    records = [
+        record(Metric(name="itl", unit="s", better="lower", samples=(0.1, 0.2)), test=f"test {number}")
+        for number in range(8)
+    ]
+
+    page = render([run(*records)], "html")
+
+    assert page.count("<svg") == 2
+    assert "itl: share of samples at or below, 2 of 2" in page
+    assert all(f">test {number} " in page or f">test {number}<" in page for number in range(8))
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_a_report_says_what_was_found_of_noise_and_that_nothing_was(form: str) -> None:
+    quiet = render([run(_engine_record())], form)
+    noisy = render([run(record(doubts=("other programs used 40% of the CPU",)))], form)
+
+    assert "Noise: none was found" in quiet
+    assert "Doubt: other programs used 40%" in noisy
+    assert "Noise: none" not in noisy
+
+
+def test_a_doubt_of_many_tests_is_told_with_their_number() -> None:
+    records = [record(test=f"pp{number}", doubts=("busy",) if number < 5 else ()) for number in range(6)]
+
+    assert doubts_of(records) == ["5 of 6 tests: busy"]
+
+
+def test_tests_of_one_name_are_told_apart_by_their_settings() -> None:
+    one = record(configuration={"model": "tiny", "threads": 1}, doubts=("varies",))
+    two = record(configuration={"model": "tiny", "threads": 2})
+
+    assert doubts_of([one, two]) == ["pp512 (threads 1): varies"]
