@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import multiprocessing
 import resource
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -38,6 +39,7 @@ _VOCABULARY = 60_000
 _SPREAD = 0.6
 _FILLED_AT_ONCE = 5_000
 _BLOCK = 100
+_BUILT = "built.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,17 +106,20 @@ class SyntheticEmbedder:
 
 
 def measure(chunks: int, queries: int, folder: Path, *, seed: int = 1) -> RetrievalFigures:
-    """Build an index of some size and search it."""
+    """Build an index of some size, unless the folder holds it, and search it.
+
+    A process of its own builds it, so that the peak of memory is that of searching.
+    """
+    if not (folder / _BUILT).exists():
+        builder = multiprocessing.get_context("spawn").Process(target=_build, args=(folder, chunks, seed))
+        builder.start()
+        builder.join()
+    build_s, text_bytes = json.loads((folder / _BUILT).read_text())
+    _say(f"{chunks} chunks built in {build_s:.0f} s")
     embedder = SyntheticEmbedder(seed, chunks)
-    words = np.array([f"w{number:x}" for number in range(_VOCABULARY)])
-    random = np.random.default_rng(seed)
-    store = DocumentStore(Database(folder / STORE_FILE))
-    index = RetrievalIndex(store, uri=str(folder / "index"), embedder=embedder)
-    index.check()
-    build_s, text_bytes = _built(
-        folder, chunks, lambda: _fill(store, index, embedder, words, random, chunks), index
-    )
+    index = _open(folder, embedder)
     random = np.random.default_rng(seed + 1)
+    words = _words()
     asked = [int(number) for number in random.integers(0, chunks, queries)]
     questions = [f"{number} {' '.join(words[_zipf(random, 8)])}" for number in asked]
     recall = _recall(index, embedder, chunks, questions[: min(queries, 50)])
@@ -138,17 +143,25 @@ def measure(chunks: int, queries: int, folder: Path, *, seed: int = 1) -> Retrie
     )
 
 
-def _built(folder: Path, chunks: int, fill: Callable[[], int], index: RetrievalIndex) -> tuple[float, int]:
-    """Build the index unless the folder holds it, and return the seconds and the bytes of text it took."""
-    marker = folder / "built.json"
-    if not marker.exists():
-        started_s = perf_counter()
-        text_bytes = fill()
-        index.settle()
-        marker.write_text(json.dumps([perf_counter() - started_s, text_bytes]))
-    build_s, text_bytes = json.loads(marker.read_text())
-    _say(f"{chunks} chunks built in {build_s:.0f} s")
-    return float(build_s), int(text_bytes)
+def _build(folder: Path, chunks: int, seed: int) -> None:
+    embedder = SyntheticEmbedder(seed, chunks)
+    index = _open(folder, embedder)
+    started_s = perf_counter()
+    text_bytes = _fill(index.store, index, embedder, _words(), np.random.default_rng(seed), chunks)
+    index.settle()
+    (folder / _BUILT).write_text(json.dumps([perf_counter() - started_s, text_bytes]))
+
+
+def _open(folder: Path, embedder: SyntheticEmbedder) -> RetrievalIndex:
+    index = RetrievalIndex(
+        DocumentStore(Database(folder / STORE_FILE)), uri=str(folder / "index"), embedder=embedder
+    )
+    index.check()
+    return index
+
+
+def _words() -> NDArray[np.str_]:
+    return np.array([f"w{number:x}" for number in range(_VOCABULARY)])
 
 
 def _fill(

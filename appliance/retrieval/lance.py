@@ -172,10 +172,29 @@ def clean_up_at_once(table: Table) -> None:
     clean_up(table, _AT_ONCE)
 
 
+def index_scope(table: Table) -> None:
+    """Index the columns that every search filters by; without that, each reads them of all rows.
+
+    It is built anew in place of an older one, which would still hold values of deleted rows.
+    """
+    from lancedb.index import Bitmap, BTree
+
+    with lance_errors("index the owners and documents"):
+        table.create_index("owner", config=Bitmap(), replace=True)
+        table.create_index("collection", config=Bitmap(), replace=True)
+        table.create_index("document_id", config=BTree(), replace=True)
+
+
+def index_names(table: Table) -> list[str]:
+    """Names of the indexes of a table."""
+    with lance_errors("read the index"):
+        return [index.name for index in table.list_indices()]
+
+
 def unindexed_rows(table: Table, index_name: str) -> int | None:
     """Return how many rows an index does not cover yet; None when there is no such index."""
     with lance_errors("read the index"):
-        if index_name not in {index.name for index in table.list_indices()}:
+        if index_name not in index_names(table):
             return None
         statistics = table.index_stats(index_name)
         return None if statistics is None else statistics.num_unindexed_rows

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Protocol
@@ -131,6 +132,8 @@ class Searcher:
     def __init__(self, index: RetrievalIndex, *, reranker: Reranker | None = None) -> None:
         self._index = index
         self._reranker = reranker
+        # Words are searched while the question is embedded and compared by meaning.
+        self._beside = ThreadPoolExecutor(max_workers=4, thread_name_prefix="word-search")
 
     def search(self, request: SearchRequest, *, wordings: Sequence[str] = ()) -> SearchResult:
         """Search, for other wordings of the question as well.
@@ -144,10 +147,14 @@ class Searcher:
         queries = _queries(request.question, wordings)
         scope = Scope(owner=request.owner, collections=request.collections, document_ids=request.document_ids)
         lists = [self._lists(query, request, scope, notes) for query in queries]
+        is_weighted = request.mode == "hybrid" and request.fusion == "weighted"
+        by_meaning = self._beside.submit(self._compare_by_meaning, lists, scope) if is_weighted else None
         candidates, gone = self._gather(lists, request)
-        if request.mode == "hybrid" and request.fusion == "weighted":
-            self._compare_by_meaning(candidates, lists, scope)
-        _fuse(candidates, queries, request)
+        if is_weighted or request.mode == "text":
+            _compare_by_parts(candidates, queries)
+        if by_meaning is not None:
+            _complete(candidates, by_meaning.result())
+        _fuse(candidates, request)
         ranked = self._order(candidates, request, scope)
         kept = _thin(ranked, request)
         hits = tuple(self._hit(candidate, request) for candidate in kept)
@@ -171,11 +178,14 @@ class Searcher:
 
     def _lists(self, query: str, request: SearchRequest, scope: Scope, notes: list[str]) -> _Lists:
         lists = _Lists(query)
+        words: Future[list[ScoredId]] | None = None
+        if request.mode != "dense":
+            words = self._beside.submit(self._index.words.search, query, scope, request.candidates)
         if request.mode != "text":
             lists.vector = self._embedded(query, notes)
             lists.dense = self._index.vectors.search(lists.vector, scope, request.candidates)
-        if request.mode != "dense":
-            lists.text = self._index.words.search(query, scope, request.candidates)
+        if words is not None:
+            lists.text = words.result()
         return lists
 
     def _embedded(self, query: str, notes: list[str]) -> list[float]:
@@ -205,15 +215,15 @@ class Searcher:
                     candidate.text_rank = min(rank, candidate.text_rank or rank)
         return list(candidates.values()), len(ids) - len(stored)
 
-    def _compare_by_meaning(
-        self, candidates: Sequence[_Candidate], lists: Sequence[_Lists], scope: Scope
-    ) -> None:
-        """Compare what was found by its words alone with the question by meaning too."""
-        missing = {one.chunk.chunk_id: one for one in candidates if one.dense is None}
+    def _compare_by_meaning(self, lists: Sequence[_Lists], scope: Scope) -> dict[int, float]:
+        """Compare what was found by its words alone with the question by meaning too; the best wording counts."""
+        known = {scored.chunk_id for one in lists for scored in one.dense}
+        missing = sorted({scored.chunk_id for one in lists for scored in one.text} - known)
+        best: dict[int, float] = {}
         for one in lists:
-            found = self._index.vectors.similarities(one.vector, sorted(missing), scope)
-            for chunk_id, score in found.items():
-                missing[chunk_id].dense = max(score, missing[chunk_id].dense or -1.0)
+            for chunk_id, score in self._index.vectors.similarities(one.vector, missing, scope).items():
+                best[chunk_id] = max(score, best.get(chunk_id, -1.0))
+        return best
 
     def _order(self, candidates: list[_Candidate], request: SearchRequest, scope: Scope) -> list[_Candidate]:
         ranked = sorted(candidates, key=lambda candidate: (-candidate.fused, candidate.chunk.chunk_id))
@@ -268,26 +278,35 @@ def _queries(question: str, wordings: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([question, *(one for one in usable if one)]))
 
 
-def _fuse(candidates: list[_Candidate], queries: Sequence[str], request: SearchRequest) -> None:
+def _compare_by_parts(candidates: Sequence[_Candidate], queries: Sequence[str]) -> None:
+    texts = [candidate.chunk.words for candidate in candidates]
+    by_query = [parts_scores(query, texts) for query in queries]
+    for candidate, scores in zip(candidates, zip(*by_query, strict=True), strict=True):
+        candidate.parts = max(scores)
+
+
+def _complete(candidates: Sequence[_Candidate], similarities: Mapping[int, float]) -> None:
+    for candidate in candidates:
+        if candidate.dense is None:
+            candidate.dense = similarities.get(candidate.chunk.chunk_id)
+
+
+def _fuse(candidates: list[_Candidate], request: SearchRequest) -> None:
     match request.mode:
         case "dense":
             for candidate in candidates:
                 candidate.fused = candidate.dense or 0.0
         case "text":
-            _fuse_texts(candidates, queries, dense_share=0.0)
+            _fuse_texts(candidates, dense_share=0.0)
         case "hybrid" if request.fusion == "rrf":
             _fuse_ranks(candidates, request.dense_share)
         case "hybrid":
-            _fuse_texts(candidates, queries, dense_share=request.dense_share)
+            _fuse_texts(candidates, dense_share=request.dense_share)
             _weigh_companions(candidates)
 
 
-def _fuse_texts(candidates: list[_Candidate], queries: Sequence[str], dense_share: float) -> None:
+def _fuse_texts(candidates: list[_Candidate], dense_share: float) -> None:
     """Weigh cosine similarity against words and parts of words, each as a share of the best."""
-    texts = [candidate.chunk.words for candidate in candidates]
-    by_query = [parts_scores(query, texts) for query in queries]
-    for candidate, scores in zip(candidates, zip(*by_query, strict=True), strict=True):
-        candidate.parts = max(scores)
     words = share_of_best({place: one.text or 0.0 for place, one in enumerate(candidates)})
     parts = share_of_best({place: one.parts or 0.0 for place, one in enumerate(candidates)})
     # One that has no vector yet is taken to be as far in meaning as the farthest of the others.

@@ -19,6 +19,8 @@ from appliance.retrieval.lance import (
     clean_up_at_once,
     delete_keys,
     held_keys,
+    index_names,
+    index_scope,
     lance_errors,
     unindexed_rows,
     upsert,
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
 
 INDEXED_FROM_ROWS = 20_000
 _TABLE = "vectors"
-_INDEX = "vector_idx"
+# The name of the index says how many rows its partitions were made for.
+_INDEX = "vectors_of_"
+_RETRAINED_AT_TIMES = 4
 _DIGEST = "appliance.embedder"
 _UNINDEXED_ROWS = 10_000
 # Measured for recall@10 of at least 0.97 at a million chunks: partitions looked into, and how many times more
 # candidates than asked for are scored with their full vectors.
-_PROBES = 100
+_PROBES = 40
 _REFINED_CANDIDATES = 400
 
 
@@ -153,16 +157,15 @@ class VectorIndex:
         """Build the index once there are enough rows; take in what was added since when it matters."""
         if (table := self._open()) is None:
             return
-        unindexed = unindexed_rows(table, _INDEX)
-        if unindexed is None:
-            self._index_if_large(table)
-        elif unindexed > _UNINDEXED_ROWS:
+        self._index_if_due(table)
+        index = _index_name(table)
+        if index is not None and (unindexed_rows(table, index) or 0) > _UNINDEXED_ROWS:
             clean_up(table)
 
     def settle(self) -> None:
         """Compact, index what is due, and drop old versions, whatever the size."""
         if (table := self._open()) is not None:
-            self._index_if_large(table)
+            self._index_if_due(table)
             clean_up(table)
 
     def purge(self) -> None:
@@ -170,22 +173,27 @@ class VectorIndex:
         if (table := self._open()) is None:
             return
         clean_up_at_once(table)
-        if unindexed_rows(table, _INDEX) is not None:
+        if _index_name(table) is not None:
             self._index(table)
             clean_up_at_once(table)
 
-    def _index_if_large(self, table: Table) -> None:
-        with lance_errors("count the vectors"):
-            rows = table.count_rows()
-        if rows >= INDEXED_FROM_ROWS and unindexed_rows(table, _INDEX) is None:
+    def _index_if_due(self, table: Table) -> None:
+        """Index once there are enough rows, and anew when they have become many times more."""
+        rows = self.count()
+        if rows >= max(INDEXED_FROM_ROWS, _trained_rows(_index_name(table)) * _RETRAINED_AT_TIMES):
             self._index(table)
 
     def _index(self, table: Table) -> None:
         from lancedb.index import BTree, IvfRq
 
+        older, name = index_names(table), f"{_INDEX}{self.count()}"
         with lance_errors("index the vectors"):
             table.create_index(KEY, config=BTree(), replace=True)
-            table.create_index("vector", config=IvfRq(distance_type="cosine"), replace=True)
+            table.create_index("vector", config=IvfRq(distance_type="cosine"), replace=True, name=name)
+            for index in older:
+                if index.startswith(_INDEX) and index != name:
+                    table.drop_index(index)
+        index_scope(table)
 
     def _open(self) -> Table | None:
         if self._table is None:
@@ -232,6 +240,16 @@ class VectorIndex:
             ],
             metadata={_DIGEST: self._digest},
         )
+
+
+def _index_name(table: Table) -> str | None:
+    names = [name for name in index_names(table) if name.startswith(_INDEX)]
+    # A crash between making a newer one and dropping the older leaves both.
+    return max(names, key=_trained_rows, default=None)
+
+
+def _trained_rows(index_name: str | None) -> int:
+    return 0 if index_name is None else int(index_name.removeprefix(_INDEX))
 
 
 def _vector_query(table: Table, vector: Vector) -> LanceVectorQueryBuilder:

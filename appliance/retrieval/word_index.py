@@ -15,6 +15,7 @@ from appliance.retrieval.lance import (
     clean_up_at_once,
     delete_keys,
     held_keys,
+    index_scope,
     lance_errors,
     unindexed_rows,
     upsert,
@@ -166,6 +167,7 @@ class WordIndex:
     def _index(self) -> None:
         with lance_errors("index the full text"):
             self._opened().create_index("words", config=_index_settings(), replace=True)
+        index_scope(self._opened())
 
 
 def _index_settings() -> FTS:
