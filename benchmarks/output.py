@@ -62,7 +62,13 @@ class RunOutput:
     ) -> None:
         """Show the result; `extra` is for programs what the notes are for readers."""
         self._close_line()
-        ending = {"run": run, "path": path, "is_whole": is_whole, "notes": list(notes), **(extra or {})}
+        ending = {
+            "run": run,
+            "path": path if records else None,
+            "is_whole": is_whole,
+            "notes": list(notes),
+            **(extra or {}),
+        }
         if self._streams:
             self._write_json({"kind": "finished", **ending})
             return
@@ -71,9 +77,10 @@ class RunOutput:
             self._out.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
             return
         lines = [*record_lines(records), *notes]
-        if not is_whole:
-            lines.append("the run is not whole; what is above was finished")
-        lines.append(f"run {run}, kept in {path}")
+        if not is_whole and records:
+            lines.append("partial: the run is not whole; what is above was measured")
+        if records:
+            lines.append(f"run {run}, kept in {path}")
         self._out.write("".join(clean_for_terminal(line) + "\n" for line in lines))
 
     def fail(self, failure: Failure) -> None:

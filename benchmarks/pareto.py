@@ -64,4 +64,5 @@ def _beats(other: Candidate, one: Candidate) -> bool:
 
 def _share(record: Record) -> float | None:
     metric = record.metric("share")
-    return metric.value if metric is not None and record.test in SCORE_TESTS else None
+    is_whole = not any(doubt.startswith("partial") for doubt in record.doubts)
+    return metric.value if metric is not None and is_whole and record.test in SCORE_TESTS else None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -84,46 +84,32 @@ def pareto_lines(recorder: Recorder) -> list[str]:
 
 
 async def _exact_match(local: LocalModel, gateway: Gateway, recorder: Recorder) -> None:
-    began_s = perf_counter()
-    graded = []
-    for fact in FACTS:
-        request = _request(local, SYSTEM, fact.question, _FACT_TOKENS, EXAMPLES)
-        graded.append(await _grade(gateway, request, partial(is_match, fact=fact)))
-        recorder.advance(f"{local.id} exact match")
-    _record(recorder, "exact match", local, graded, began_s, {"max_tokens": _FACT_TOKENS})
+    with _part(recorder, "exact match", local, len(FACTS), {"max_tokens": _FACT_TOKENS}) as graded:
+        for fact in FACTS:
+            request = _request(local, SYSTEM, fact.question, _FACT_TOKENS, EXAMPLES)
+            graded.append(await _grade(gateway, request, partial(is_match, fact=fact)))
+            recorder.advance(f"{local.id} exact match")
 
 
 async def _json_validity(local: LocalModel, gateway: Gateway, recorder: Recorder) -> None:
     """Free answers, told their schema in the prompt: what the model can do without being held to it."""
-    began_s = perf_counter()
-    graded = []
-    for case in CASES:
-        schema = json.dumps(case.schema)
-        admitted = admit(JsonSchemaFormat(schema_json=schema))
-        system = f"Answer with JSON alone that follows this JSON Schema, and nothing else:\n{schema}"
-        request = _request(local, system, case.question, _JSON_TOKENS)
-        graded.append(await _grade(gateway, request, partial(_is_valid, admitted=admitted)))
-        recorder.advance(f"{local.id} JSON validity")
-    _record(recorder, "JSON validity", local, graded, began_s, {"max_tokens": _JSON_TOKENS})
+    with _part(recorder, "JSON validity", local, len(CASES), {"max_tokens": _JSON_TOKENS}) as graded:
+        for case in CASES:
+            schema = json.dumps(case.schema)
+            admitted = admit(JsonSchemaFormat(schema_json=schema))
+            system = f"Answer with JSON alone that follows this JSON Schema, and nothing else:\n{schema}"
+            request = _request(local, system, case.question, _JSON_TOKENS)
+            graded.append(await _grade(gateway, request, partial(_is_valid, admitted=admitted)))
+            recorder.advance(f"{local.id} JSON validity")
 
 
 async def _needles(plan: QualityPlan, local: LocalModel, gateway: Gateway, recorder: Recorder) -> None:
-    began_s = perf_counter()
-    graded = []
-    for needle in needles(plan.needle_words, DEPTHS, seed=recorder.seed):
-        request = _request(local, needle.text, f"{needle.question} {SYSTEM}", _NEEDLE_TOKENS)
-        graded.append(await _grade(gateway, request, partial(_holds, answer=needle.answer)))
-        recorder.advance(f"{local.id} needle at {needle.depth:.0%}")
-    found_at = [f"{depth:.0%}" for depth, one in zip(DEPTHS, graded, strict=True) if one.is_right]
-    _record(
-        recorder,
-        "needle retrieval",
-        local,
-        graded,
-        began_s,
-        {"needle_words": plan.needle_words},
-        {"found_at": ", ".join(found_at)},
-    )
+    settings: Mapping[str, Scalar] = {"needle_words": plan.needle_words}
+    with _part(recorder, "needle retrieval", local, len(DEPTHS), settings) as graded:
+        for needle in needles(plan.needle_words, DEPTHS, seed=recorder.seed):
+            request = _request(local, needle.text, f"{needle.question} {SYSTEM}", _NEEDLE_TOKENS)
+            graded.append(await _grade(gateway, request, partial(_holds, answer=needle.answer)))
+            recorder.advance(f"{local.id} needle at {needle.depth:.0%}")
 
 
 async def _perplexity(plan: QualityPlan, local: LocalModel, recorder: Recorder) -> None:
@@ -210,36 +196,41 @@ def _request(
     )
 
 
-def _record(
-    recorder: Recorder,
-    test: str,
-    local: LocalModel,
-    graded: Sequence[_Graded],
-    began_s: float,
-    configuration: Mapping[str, Scalar],
-    facts: Mapping[str, Scalar] | None = None,
-) -> None:
-    metrics = [
-        Metric(
-            name="share",
-            unit="share",
-            better="higher",
-            samples=tuple(float(one.is_right) for one in graded),
-            statistic="mean",
-        )
-    ]
+@contextmanager
+def _part(
+    recorder: Recorder, test: str, local: LocalModel, wanted: int, configuration: Mapping[str, Scalar]
+) -> Iterator[list[_Graded]]:
+    """Record the answers that were graded in the block, also where it was left early."""
+    began_s = perf_counter()
+    graded: list[_Graded] = []
+    try:
+        yield graded
+    finally:
+        if graded:
+            recorder.record(
+                test,
+                configuration={"model": local.id, **configuration},
+                metrics=_graded_metrics(graded),
+                began_s=began_s,
+                facts=_found_at(graded) if test == "needle retrieval" else None,
+                doubts=()
+                if len(graded) == wanted
+                else (f"partial: only {len(graded)} of {wanted} were asked",),
+            )
+
+
+def _found_at(graded: Sequence[_Graded]) -> Mapping[str, Scalar]:
+    found = [f"{depth:.0%}" for depth, one in zip(DEPTHS, graded, strict=False) if one.is_right]
+    return {"found_at": ", ".join(found)}
+
+
+def _graded_metrics(graded: Sequence[_Graded]) -> list[Metric]:
+    shares = tuple(float(one.is_right) for one in graded)
+    metrics = [Metric(name="share", unit="share", better="higher", samples=shares, statistic="mean")]
     rates = tuple(one.rate for one in graded if one.rate is not None)
     if rates:
-        metrics.append(
-            Metric(name="rate", unit="tokens/s", better="higher", samples=(statistics.median(rates),))
-        )
-    recorder.record(
-        test,
-        configuration={"model": local.id, **configuration},
-        metrics=metrics,
-        began_s=began_s,
-        facts=facts,
-    )
+        metrics.append(Metric(name="rate", unit="tokens/s", better="higher", samples=rates))
+    return metrics
 
 
 def _holds(text: str, answer: str) -> bool:

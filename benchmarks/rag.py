@@ -55,10 +55,14 @@ class RagPlan:
 def measure_rag(plan: RagPlan, recorder: Recorder) -> list[str]:
     """Run the suite. Returns what could not be measured."""
     recorder.expect(4 if plan.data else 1)
+    data = (
+        read_ranked_data(plan.data, documents=plan.documents, questions=plan.questions, seed=recorder.seed)
+        if plan.data
+        else None
+    )
     _measure_synthetic(plan, recorder)
-    if plan.data is None:
+    if data is None:
         return ["ingest, nDCG@10 and citations: they need --data FOLDER with corpus, queries and qrels"]
-    data = read_ranked_data(plan.data, documents=plan.documents, questions=plan.questions, seed=recorder.seed)
     with tempfile.TemporaryDirectory() as folder:
         _measure_documents(plan, data, Path(folder), recorder)
     if not data.has_answers:
@@ -229,16 +233,21 @@ def _single(name: str, value: float, unit: str, better: Better) -> Metric:
 def _rows(folder: Path, name: str) -> Iterator[dict[str, object]]:
     packed = folder / f"{name}.gz"
     data = gzip.decompress(packed.read_bytes()) if packed.is_file() else (folder / name).read_bytes()
-    for line in data.decode("utf-8").splitlines():
+    for number, line in enumerate(data.decode("utf-8").split("\n"), start=1):
         if line.strip():
             row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError(f"a line of {name} is no JSON object")
+            if not isinstance(row, dict) or "_id" not in row or not {"text", "sentences"} & row.keys():
+                raise ValueError(f"line {number} of {name} is no object with _id and text")
             yield row
 
 
 def _text_of(row: Mapping[str, object]) -> str:
-    return f"{row.get('title') or ''}\n{row['text']}".strip()
+    """Title and text of a document; SciFact's own files hold sentences in place of the text."""
+    sentences = row.get("sentences")
+    text = (
+        row["text"] if "text" in row else " ".join(map(str, sentences if isinstance(sentences, list) else []))
+    )
+    return f"{row.get('title') or ''}\n{text}".strip()
 
 
 def _read_qrels(path: Path) -> dict[str, frozenset[str]]:

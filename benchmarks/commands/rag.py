@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -54,7 +53,7 @@ def rag_command(source: SettingsSource, **flags: Unpack[RagFlags]) -> int:
         documents=flags["documents"],
     )
 
-    async def measure(recorder: Recorder) -> SuiteEnd:
-        return SuiteEnd(missing=await asyncio.to_thread(measure_rag, plan, recorder))
+    def measure(recorder: Recorder) -> SuiteEnd:
+        return SuiteEnd(missing=measure_rag(plan, recorder))
 
     return run_suite("rag", settings, flags, measure, models=digests_of([embedder]))

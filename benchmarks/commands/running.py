@@ -31,7 +31,8 @@ class SuiteEnd:
     extra: Mapping[str, object] = field(default_factory=dict)
 
 
-Suite = Callable[[Recorder], Coroutine[None, None, SuiteEnd]]
+# A suite that never waits is a plain function, so that Ctrl+C reaches it at once.
+Suite = Callable[[Recorder], Coroutine[None, None, SuiteEnd] | SuiteEnd]
 
 
 def store_of(settings: Settings) -> RecordStore:
@@ -83,7 +84,7 @@ def run_suite(
     path = str(store.folder / f"{recorder.run}.jsonl")
     try:
         store.check_writable()
-        end = asyncio.run(_until_told_to_end(measure(recorder)))
+        end = _run_to_its_end(measure, recorder)
     except (KeyboardInterrupt, asyncio.CancelledError):
         output.finish(recorder.run, path, recorder.records, [], is_whole=False)
         raise KeyboardInterrupt from None
@@ -99,6 +100,19 @@ def run_suite(
         output.fail(recorder.unwritten.to_failure())
         raise recorder.unwritten
     return 0 if recorder.records else 1
+
+
+def _run_to_its_end(measure: Suite, recorder: Recorder) -> SuiteEnd:
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        found = measure(recorder)
+        return found if isinstance(found, SuiteEnd) else asyncio.run(_until_told_to_end(found))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 async def _until_told_to_end(measuring: Awaitable[SuiteEnd]) -> SuiteEnd:

@@ -10,7 +10,7 @@ from appliance.core.capabilities import ModelCard
 from appliance.core.errors import InvalidRequestError
 from benchmarks.pareto import Candidate, candidates, mark_frontier
 from benchmarks.quality_cases import FACTS, is_match, needles
-from benchmarks.rag import ndcg
+from benchmarks.rag import ndcg, read_ranked_data
 from benchmarks.records import Metric, Record
 from benchmarks.speed_tests import LoadChoice, load_choices, speed_tests
 from benchmarks.sweep import Evidence, SweepPlan, changed, variations
@@ -111,7 +111,9 @@ def test_a_models_score_is_the_mean_of_all_its_parts_and_a_part_that_misses_give
     ]  # fmt: skip
 
     (found,) = candidates([*whole, _graded("b", "exact match", 1, 1)])
+    cut = whole[0].model_copy(update={"doubts": ("partial: only 2 of 20 were asked",)})
 
+    assert candidates([cut, *whole[1:]]) == []
     assert (found.model, found.score, found.tokens_per_s) == ("a", 0.5, 50.0)
 
 
@@ -171,3 +173,26 @@ def test_evidence_says_what_its_interval_shows(ratios: tuple[float, ...], words:
 
     assert line.endswith(words)
     assert "97% of 6 rounds" in line
+
+
+def _write_ranked(folder: Path, documents: str) -> Path:
+    (folder / "corpus.jsonl").write_text(documents)
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "what?"}\n')
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    return folder
+
+
+@pytest.mark.parametrize("body", ['"text": "A\u2028b."', '"sentences": ["A\u2028b."]'])
+def test_ranked_data_is_read_with_texts_or_with_sentences(tmp_path: Path, body: str) -> None:
+    folder = _write_ranked(tmp_path, f'{{"_id": "d", "title": "T", {body}}}\n')
+
+    data = read_ranked_data(folder, documents=5, questions=5, seed=1)
+
+    assert data.documents == {"d": "T\nA\u2028b."}
+
+
+def test_ranked_data_without_texts_is_refused_with_its_line(tmp_path: Path) -> None:
+    folder = _write_ranked(tmp_path, '{"_id": "d", "text": "a"}\n{"_id": "e"}\n')
+
+    with pytest.raises(InvalidRequestError, match=r"line 2 of corpus\.jsonl"):
+        read_ranked_data(folder, documents=5, questions=5, seed=1)
