@@ -1,0 +1,69 @@
+"""The vector index as it grows: indexed when large, made anew when many times larger, filtered by scope."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from appliance.retrieval.lance import LanceStore, Scope, index_names
+from appliance.retrieval.records import StoredChunk
+from appliance.retrieval.vector_index import INDEXED_FROM_ROWS, VectorIndex
+
+_DIMENSION = 8
+
+
+def chunk(number: int) -> StoredChunk:
+    return StoredChunk(
+        chunk_id=number,
+        document_id=f"document-{number % 7}",
+        owner="ann" if number % 2 else "ben",
+        collection="papers",
+        source="x.md",
+        name="x.md",
+        title="",
+        ordinal=number,
+        start=0,
+        end=1,
+        text="x",
+        heading_path=(),
+        prefix="",
+        token_count=1,
+        segments=(),
+    )
+
+
+def vectors(count: int) -> NDArray[np.float32]:
+    drawn = np.random.default_rng(7).standard_normal((count, _DIMENSION)).astype(np.float32)
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), dtype=np.float32)
+
+
+def nearest(all_vectors: NDArray[np.float32], wanted: NDArray[np.float32], allowed: list[int]) -> set[int]:
+    return {allowed[place] for place in np.argsort(-(all_vectors[allowed] @ wanted))[:10].tolist()}
+
+
+def test_an_index_that_has_outgrown_its_partitions_is_made_anew_and_finds_what_is_nearest(
+    tmp_path: Path,
+) -> None:
+    store = LanceStore(str(tmp_path))
+    index = VectorIndex(store, digest="d" * 64, dimension=_DIMENSION)
+    every = vectors(4 * INDEXED_FROM_ROWS)
+    names: list[set[str]] = []
+    for first in range(0, len(every), INDEXED_FROM_ROWS):
+        rows = range(first, first + INDEXED_FROM_ROWS)
+        index.add([chunk(number) for number in rows], every[rows.start : rows.stop].tolist())
+        index.maintain()
+        table = store.open("vectors")
+        assert table is not None
+        names.append({name for name in index_names(table) if name.startswith("vectors_of_")})
+
+    assert names == [{"vectors_of_20000"}] * 3 + [{"vectors_of_80000"}]
+    scope = Scope(owner="ann", collections=("papers",), document_ids=("document-3", "document-5"))
+    allowed = [number for number in range(len(every)) if number % 2 and number % 7 in (3, 5)]
+    found = 0
+    for wanted in every[:20]:
+        hits = {hit.chunk_id for hit in index.search(wanted.tolist(), scope, 10)}
+        assert hits <= set(allowed)
+        found += len(hits & nearest(every, wanted, allowed))
+    assert found >= 190
