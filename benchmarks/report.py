@@ -184,10 +184,8 @@ def _html_run(run: Run) -> str:
 
 
 def _figures(run: Run) -> Iterator[str]:
-    shared = shared_settings(run.records)
     by_metric: dict[tuple[str, str], list[tuple[str, Record]]] = {}
-    for record in run.records:
-        label = f"{record.test} {settings_text(record.configuration, without=shared)}".strip()
+    for record, label in zip(run.records, names_of(run.records), strict=True):
         for metric in record.metrics:
             by_metric.setdefault((metric.name, metric.unit), []).append((label, record))
     for (name, unit), labelled in by_metric.items():
