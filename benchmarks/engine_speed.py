@@ -237,6 +237,8 @@ def _record(lane: _Lane, stage: str, recorder: Recorder, began_s: float, energy:
 def _thread_doubts(lane: _Lane) -> list[str]:
     """A rate of fewer threads, which the engine takes while others hold the cores, must not look like one of all."""
     used = [sample.cpu_s / sample.elapsed_s for sample in lane.samples if sample.cpu_s > 0]
+    if lane.choice.threads == 1:
+        return []
     if (
         not used
         or backends_of(lane.build) != "CPU"

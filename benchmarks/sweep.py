@@ -26,7 +26,7 @@ SETTINGS: dict[Factor, str] = {
     "kv_type": "kv_type",
     "gpu_layers": "gpu_layers",
 }
-_FIRST_STAGE_SHARE = 0.6
+_FIRST_STAGE_SHARE = 0.5
 _PROMISING_ROUNDS = 3
 # Six rounds that all go one way have a chance of 1 in 32 where nothing differs: the fewest that cover 95 %.
 PROOF_ROUNDS = 6
@@ -110,10 +110,10 @@ class Evidence:
         if self.rounds < _PROMISING_ROUNDS:
             return f"{self.label}: {self.speedup:.2f} times as fast in {self.rounds} rounds, too few to tell"
         bounds = f"{self.interval.low:.2f} – {self.interval.high:.2f}, {self.interval.coverage:.0%}"
-        words = {"better": "faster", "worse": "slower"}.get(
-            judge(self.interval, "higher"), "no difference shown"
-        )
-        return f"{self.label}: {self.speedup:.2f} times as fast ({bounds} of {self.rounds} rounds), {words}"
+        words = {"better": "faster", "worse": "slower"}.get(judge(self.interval, "higher"))
+        may = "may be " if self.rounds < PROOF_ROUNDS else ""
+        found = f"{may}{words}" if words else "no difference shown"
+        return f"{self.label}: {self.speedup:.2f} times as fast ({bounds} of {self.rounds} rounds), {found}"
 
 
 def variations(plan: SweepPlan) -> list[Variation]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from benchmarks.pairing import MetricPair, RunComparison
 from benchmarks.records import Metric, Record, Scalar
 
 _NAMED_TESTS = 3
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _HEAD = ("TEST", "SETTINGS", "METRIC", "VALUE", "INTERVAL", "P95", "SPREAD", "N")
 
 
@@ -27,13 +29,23 @@ def record_lines(records: Sequence[Record]) -> list[str]:
 
 
 def doubts_of(records: Sequence[Record]) -> list[str]:
-    """What speaks against figures, with the tests it concerns."""
-    names = names_of(records)
-    tests: dict[str, list[str]] = {}
-    for record, name in zip(records, names, strict=True):
+    """What speaks against figures, with the tests it concerns; of doubts that differ in a number one stands for all."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for record, name in zip(records, names_of(records), strict=True):
         for doubt in record.doubts:
-            tests.setdefault(doubt, []).append(name)
-    return [_of_tests(doubt, concerned, len(records)) for doubt, concerned in tests.items()]
+            texts, tests = found.setdefault(_NUMBER.sub("#", doubt), ([], []))
+            texts.append(doubt)
+            tests.append(name)
+    return [
+        _of_tests(
+            texts[0] if len(set(texts)) == 1 else f"for instance {_largest(texts)}", tests, len(records)
+        )
+        for texts, tests in found.values()
+    ]
+
+
+def _largest(texts: Sequence[str]) -> str:
+    return max(texts, key=lambda text: [float(number) for number in _NUMBER.findall(text)])
 
 
 def _of_tests(text: str, concerned: Sequence[str], all_tests: int) -> str:

@@ -158,6 +158,7 @@ def test_few_rounds_may_promise_and_say_too_little() -> None:
     assert _evidence(1.1, 1.2, 1.1).is_promising
     assert not _evidence(1.1, 1.2).is_promising
     assert "too few to tell" in _evidence(1.1, 1.2).line()
+    assert _evidence(1.1, 1.2, 1.1).line().endswith("may be faster")
 
 
 @pytest.mark.parametrize(

@@ -249,3 +249,9 @@ def test_tests_of_one_name_are_told_apart_by_their_settings() -> None:
     two = record(configuration={"model": "tiny", "threads": 2})
 
     assert doubts_of([one, two]) == ["pp512 (threads 1): varies"]
+
+
+def test_doubts_that_differ_in_a_number_are_one_doubt() -> None:
+    records = [record(test=f"pp{share}", doubts=(f"others used {share}%",)) for share in (7, 40, 12)]
+
+    assert doubts_of(records) == ["for instance others used 40%"]
