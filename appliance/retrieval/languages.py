@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
@@ -46,20 +47,19 @@ def check_language(name: str) -> str:
 
 def language_of(text: str, otherwise: str) -> str:
     """Tell the language of a text by its function words; `otherwise` when too few say anything."""
-    words = _WORD.findall(text[:_SAMPLE_CHARACTERS].lower())
+    words = Counter(_WORD.findall(text[:_SAMPLE_CHARACTERS].lower()))
     hits = {
-        language: sum(word in function_words for word in words)
+        language: sum(words[word] for word in words.keys() & function_words)
         for language, function_words in _function_words().items()
     }
     best = max(hits, key=lambda language: hits[language])
-    is_clear = hits[best] >= max(1, _LEAST_SHARE * len(words)) and hits[best] > hits.get(otherwise, 0)
+    is_clear = hits[best] >= max(1, _LEAST_SHARE * words.total()) and hits[best] > hits.get(otherwise, 0)
     return best if is_clear else otherwise
 
 
 def stemmed(text: str, language: str) -> str:
     """Return a text with each word replaced by its stem; what stands between words stays."""
-    stemmer = _stemmer(language)
-    return _WORD.sub(lambda word: stemmer.stem_word(word.group()), text.lower())
+    return _WORD.sub(lambda word: _stem(word.group(), language), text.lower())
 
 
 def stemmed_query(query: str, languages: Iterable[str]) -> str:
@@ -85,6 +85,11 @@ def is_function_word(word: str, language: str) -> bool:
 @lru_cache(maxsize=1)
 def _function_words() -> dict[str, frozenset[str]]:
     return {language: frozenset(words.split()) for language, words in _FUNCTION_WORDS.items()}
+
+
+@lru_cache(maxsize=50_000)
+def _stem(word: str, language: str) -> str:
+    return _stemmer(language).stem_word(word)
 
 
 @cache
