@@ -89,7 +89,8 @@ def _function_words() -> dict[str, frozenset[str]]:
 
 @lru_cache(maxsize=50_000)
 def _stem(word: str, language: str) -> str:
-    return _stemmer(language).stem_word(word)
+    stem: str = _stemmer(language).stem_word(word)
+    return stem
 
 
 @cache
