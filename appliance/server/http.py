@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Sequence
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -19,6 +19,7 @@ from appliance.server.guard import Guard
 from appliance.server.openai import chat, completions, embeddings, models, responses, tokens
 from appliance.server.own import admin, answers, conversations, documents, forgetting, health, tickets
 from appliance.server.problems import RefusedError, problem_of
+from appliance.server.query import check_query
 from appliance.server.services import Services
 
 _ROUTERS = (
@@ -36,7 +37,8 @@ _ROUTERS = (
     admin.router,
     health.router,
 )
-_BINARY_PATH = re.compile(r"/v1/collections/[^/]+/documents")
+# The name of a collection may hold slashes.
+_BINARY_PATH = re.compile(r"/v1/collections(/.*)?/documents")
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 
 _log = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ def build_routes(services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
+        dependencies=[Depends(check_query)],
     )
     app.state.services = services
     for router in _ROUTERS:

@@ -57,7 +57,7 @@ async def list_collections(caller: DocumentCaller, services: ServicesOf) -> Json
 
 
 @router.post(
-    "/collections/{collection}/documents",
+    "/collections/{collection:path}/documents",
     openapi_extra={
         "requestBody": {
             "required": True,

@@ -96,6 +96,40 @@ def test_a_name_that_is_no_file_name_is_refused(server: LiveServer, name: str) -
     assert answer.json()["error"]["param"] == "name"
 
 
+@pytest.mark.parametrize("written", ["leases/2026/spring", "leases%2F2026%2Fspring"])
+def test_the_name_of_a_collection_may_hold_slashes(server: LiveServer, written: str) -> None:
+    with server.client(server.token_of(f"filer-{len(written)}")) as client:
+        answer = added(client, "invoice.md", INVOICE.encode(), collection=written)
+        listed = client.get("/v1/documents", params={"collection": "leases/2026/spring"}).json()["documents"]
+        nameless = client.post("/v1/collections/documents?name=a.md", content=b"x", headers=BINARY)
+        blank = added(client, "invoice.md", INVOICE.encode(), collection="%20")
+
+    assert answer.status_code == 201, answer.text
+    assert [document["collection"] for document in listed] == ["leases/2026/spring"]
+    assert (nameless.status_code, nameless.json()["error"]["code"]) == (404, "not_found")
+    assert (blank.status_code, "no usable collection name" in blank.text) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "param", "hint"),
+    [
+        ("/v1/documents?colection=invoices", "colection", "did you mean 'collection'?"),
+        ("/v1/conversations?limit=2&ofset=1", "ofset", "did you mean 'offset'?"),
+        ("/v1/collections?zzz=1", "zzz", "this route takes none"),
+        ("/v1/models?zzz=1", "zzz", "this route takes none"),
+    ],
+)
+def test_a_query_parameter_that_is_not_known_is_named(
+    server: LiveServer, path: str, param: str, hint: str
+) -> None:
+    with server.client() as client:
+        answer = client.get(path)
+
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "unknown_parameter", param)
+    assert error["appliance"]["hint"] == hint
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
