@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from appliance.context.receipt import ContextReceipt
+from appliance.context.rewriting import RewrittenBy
 from appliance.core.errors import Failure
 from appliance.core.events import ModelIdentity
 from appliance.core.usage import Timings, Usage
@@ -72,7 +73,8 @@ class DocumentAnswer:
 
     `text` is the answer with its citation numbers; `model_text` the model's own words. When nothing of those
     is supported, `kind` is `quoted_only` and the text is what the document says. `failure` is why the model
-    did not answer; the quotes stand all the same.
+    did not answer; the quotes stand all the same. `rewritten_by` says who told a follow-up in full; what was
+    searched for instead stands in `search`.
     """
 
     kind: AnswerKind
@@ -92,6 +94,7 @@ class DocumentAnswer:
     model: ModelIdentity | None
     failure: Failure | None
     notes: tuple[str, ...]
+    rewritten_by: RewrittenBy = ""
 
     def to_json(self) -> dict[str, object]:
         """Return the answer as an object for JSON."""

@@ -147,11 +147,15 @@ class DocumentAsker:
                 {
                     "appliance.retrieve.queries": len(looked.found.trace.queries),
                     "appliance.retrieve.is_rewritten": wordings.question != asked.question,
+                    "appliance.retrieve.rewritten_by": wordings.rewritten_by,
                     "appliance.retrieve.searched": looked.found.trace.searched_chunks,
                     "appliance.retrieve.passages": len(looked.chunks),
                     "appliance.retrieve.is_enough": looked.evidence.is_enough,
                 }
             )
+            if wordings.rewritten_by:
+                step.add_content("question.asked", asked.question)
+                step.add_content("question.searched_for", wordings.question)
         return looked
 
     async def _built(self, asked: DocumentQuestion, looked: Looked, span: Span) -> PreparedQuestion:
@@ -183,6 +187,7 @@ class DocumentAsker:
             chunks=tuple(chunks),
             quotes=quotes,
             coverage=coverage,
+            rewritten_by=wordings.rewritten_by,
         )
 
     def _quotes(self, question: str, found: SearchResult) -> tuple[tuple[StoredChunk, SentenceQuote], ...]:

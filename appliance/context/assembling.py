@@ -8,6 +8,7 @@ from appliance.context.answers import AnswerKind, CitationMode, Coverage, Docume
 from appliance.context.citing import CitedText
 from appliance.context.quoting import SentenceQuote
 from appliance.context.receipt import ContextReceipt, with_usage
+from appliance.context.rewriting import RewrittenBy
 from appliance.core.results import GenerateResult, GenerateSuccess
 from appliance.core.usage import Timings, Usage
 from appliance.retrieval.grounding import REFUSAL, Evidence
@@ -26,6 +27,7 @@ class Looked:
     chunks: tuple[StoredChunk, ...]
     quotes: tuple[tuple[StoredChunk, SentenceQuote], ...]
     coverage: Coverage
+    rewritten_by: RewrittenBy = ""
 
 
 def refused(
@@ -78,6 +80,7 @@ def _answer(
         coverage=looked.coverage,
         evidence=looked.evidence,
         search=looked.found.trace,
+        rewritten_by=looked.rewritten_by,
         receipt=receipt,
         usage=Usage() if result is None else result.usage,
         timings=Timings() if result is None else result.timings,

@@ -65,6 +65,7 @@ class Gateway:
         policy = policy or GatewayPolicy()
         telemetry = telemetry or Telemetry(clock)
         self._providers = tuple(providers)
+        self._routes = policy.routes
         self._router = Router(providers, policy.routes, privacy=policy.privacy)
         self._cache = cache
         self._workings = Workings(
@@ -77,6 +78,11 @@ class Gateway:
             telemetry=telemetry,
             cache=cache,
         )
+
+    def has_stage(self, model: str, stage: str) -> bool:
+        """Whether a route names a model of its own for a step of a larger task."""
+        route = self._routes.get(model)
+        return route is not None and stage in route.stages
 
     async def stream(
         self, request: GenerateRequest, answer_type: object | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from appliance.prompts import OperatorText, RenderedPrompt, UserText, shipped_prompts
+from appliance.retrieval.follow_up import told_in_full
 
 # Takes a prompt and returns what a model wrote; the model is the caller's.
 Write = Callable[[RenderedPrompt], Awaitable[str]]
@@ -31,8 +32,8 @@ class Turn:
 async def standalone_question(question: str, turns: Sequence[Turn], write: Write) -> str:
     """Return a follow-up question as it would be asked without the conversation; the question itself when none.
 
-    What the model writes is taken only when it is one usable line; otherwise the question stands, with the
-    user's last question before it, so that its subject is searched for too.
+    What the model writes is taken only when it is one usable line; otherwise code carries over what the
+    question leans on.
     """
     if not turns:
         return question
@@ -44,8 +45,7 @@ async def standalone_question(question: str, turns: Sequence[Turn], write: Write
     line = _first_line(written)
     if 0 < len(line) <= _LONGEST_QUESTION and not line.lower().startswith(_ROLES):
         return line
-    asked_before = [turn.text for turn in turns if turn.role == "user"]
-    return f"{_shortened(asked_before[-1])} {question}" if asked_before else question
+    return told_in_full(question, [turn.text for turn in turns if turn.role == "user"])
 
 
 async def other_wordings(question: str, write: Write, *, count: int) -> tuple[str, ...]:

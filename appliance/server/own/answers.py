@@ -20,25 +20,42 @@ from appliance.context.asking import DocumentAsker
 from appliance.context.question import DocumentQuestion
 from appliance.core.errors import InvalidRequestError, error_of
 from appliance.core.events import StreamEvent, TextDelta
+from appliance.core.messages import AssistantMessage, Message, UserMessage
 from appliance.core.requests import JsonSchemaFormat, SamplingParams
 from appliance.jobs.extract import ExtractTask, RowDone
 from appliance.retrieval.library import Library
 from appliance.retrieval.records import DocumentRecord
 from appliance.server.event_stream import EventStream, Frame, frame
 from appliance.server.own.documents import Ids, Names, check_collections, find_document
+from appliance.server.own.exchange import existing_chat
 from appliance.server.problems import refused
 from appliance.server.services import ChatCaller, DocumentCaller, Services, ServicesOf
+from appliance.server.teams.tokens import Caller
 from appliance.server.wire import JsonObject, ModelName, Text, Wire
 
 router = APIRouter(prefix="/v1", tags=["Documents"])
 
 _MAX_DOCUMENTS = 100
+_MAX_TURNS = 1_000
+
+
+class EarlierTurn(Wire):
+    """What was said before the question."""
+
+    role: Literal["user", "assistant"]
+    content: Text
 
 
 class AnswerBody(Wire):
-    """A question to documents. `mode` says how quotes come about: chosen by code, by the model, or aligned after."""
+    """A question to documents. `mode` says how quotes come about: chosen by code, by the model, or aligned after.
+
+    `messages` are earlier turns, oldest first, or `conversation` is the id of a stored one whose turns are read:
+    a follow-up is told in full from them and searched for as that. Nothing is stored.
+    """
 
     question: Text
+    messages: Annotated[list[EarlierTurn], Field(max_length=_MAX_TURNS)] = Field(default_factory=list)
+    conversation: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     collections: Names = Field(default_factory=list)
     document_ids: Ids = Field(default_factory=list)
     model: ModelName | None = None
@@ -67,19 +84,24 @@ async def answer(
     body: AnswerBody,
     request: Request,
     caller: DocumentCaller,
-    chatter: ChatCaller,  # noqa: ARG001  an answer costs what a chat costs
+    chatter: ChatCaller,
     services: ServicesOf,
 ) -> Response:
     """Answer from the caller's documents, or refuse when they hold too little; every quote is verified.
 
     With `stream` the model's words come as events `delta`, unverified still, and at last one `answer` with
-    the citations.
+    the citations. `rewritten_by` says whether a follow-up was told in full, and `search.question` is what was
+    searched for.
     """
     library = await services.library.get()
     await check_collections(library, caller.owner, body.collections)
     for document_id in body.document_ids:
         await find_document(library, caller.owner, document_id)
-    asked = _question(body, services.model(body.model), caller.owner, services.appliance.settings)
+    history = await _history(body, services, chatter)
+    asked = replace(
+        _question(body, services.model(body.model), caller.owner, services.appliance.settings),
+        history=history,
+    )
     await services.appliance.gateway.capabilities(asked.model)
     asker = services.appliance.document_asker(library)
     if body.stream:
@@ -106,6 +128,29 @@ def _question(body: AnswerBody, model: str, owner: str, settings: Settings) -> D
         ),
         owner=owner,
     )
+
+
+async def _history(body: AnswerBody, services: Services, caller: Caller) -> tuple[Message, ...]:
+    """Return the turns before the question.
+
+    Raises:
+        RefusedError: both ways of giving them are used, or the conversation is not there or not the caller's.
+    """
+    if body.conversation is None:
+        return tuple(_message(turn) for turn in body.messages)
+    if body.messages:
+        raise refused(
+            "earlier turns are given twice, as messages and as a conversation",
+            param="messages", code="invalid_value", hint="leave one of them out",
+        )  # fmt: skip
+    conversations = services.conversations(caller)
+    chat = await asyncio.to_thread(existing_chat, conversations, body.conversation)
+    turns = await asyncio.to_thread(conversations.turns.shown_branch, chat.id)
+    return tuple(message for turn in turns if (message := turn.message()) is not None)
+
+
+def _message(turn: EarlierTurn) -> Message:
+    return UserMessage(text=turn.content) if turn.role == "user" else AssistantMessage(text=turn.content)
 
 
 async def _frames(asker: DocumentAsker, asked: DocumentQuestion) -> AsyncGenerator[Frame]:

@@ -31,6 +31,7 @@ ASKED = DocumentQuestion(
 )
 CRASH = Fail(failure=Failure(kind="engine_crashed", message="it died"))
 TOLD = "Until when can unused leave be carried over?"
+BY_CODE = "And until when does that hold? (carry leave)"
 ANSWER = "Unused leave can be carried over until the end of March."
 
 
@@ -48,9 +49,10 @@ async def test_a_follow_up_is_searched_for_as_a_model_of_its_stage_told_it(libra
     answer = await asker_with(library, Say(text=TOLD)).answer(ASKED)
 
     assert (answer.kind, answer.question) == ("answered", ASKED.question)
-    assert answer.search.queries == (TOLD,)
+    assert answer.search.queries == (TOLD, ASKED.question)
     assert f"searched for: {TOLD}" in answer.notes
-    assert json.loads(json.dumps(answer.to_json()))["search"]["queries"] == [TOLD]
+    told = json.loads(json.dumps(answer.to_json()))
+    assert (told["search"]["queries"], told["rewritten_by"]) == ([TOLD, ASKED.question], "model")
     assert answer.model is not None
     assert answer.model.name == "reader"
 
@@ -71,12 +73,28 @@ async def test_a_first_question_costs_no_call(library: Library) -> None:
     assert not any("searched for" in note or "died" in note for note in answer.notes)
 
 
-async def test_a_model_that_cannot_rewrite_leaves_the_question_as_asked(library: Library) -> None:
-    answer = await asker_with(library, CRASH).answer(replace(ASKED, question=TOLD))
+async def test_a_model_that_cannot_rewrite_leaves_the_question_to_code(library: Library) -> None:
+    answer = await asker_with(library, CRASH).answer(ASKED)
+    whole = await asker_with(library, CRASH).answer(replace(ASKED, question=TOLD))
 
-    assert (answer.kind, answer.search.queries) == ("answered", (TOLD,))
-    (note,) = [note for note in answer.notes if "as it was asked" in note]
-    assert "it died" in note
+    assert (answer.kind, answer.search.queries, answer.rewritten_by) == ("answered", (BY_CODE,), "code")
+    assert answer.notes[:2] == ("telling the question in full failed: it died", f"searched for: {BY_CODE}")
+    assert (whole.search.queries, whole.rewritten_by) == ((TOLD,), "")
+
+
+async def test_without_a_model_of_the_stage_code_tells_a_follow_up_and_asks_no_model(
+    library: Library,
+) -> None:
+    clock = VirtualClock()
+    reader = ScriptedModel(name="reader", turns=((Say(text=ANSWER),),))
+    asker = DocumentAsker(Gateway([ScriptedProvider([reader], clock)], clock), library)
+
+    answer = await asker.answer(replace(ASKED, model="reader"))
+    prepared = await asker.prepare(replace(ASKED, model="reader"))
+
+    assert (answer.kind, answer.search.queries, answer.rewritten_by) == ("answered", (BY_CODE,), "code")
+    assert (answer.text, answer.question) == (f"{ANSWER} [1]", ASKED.question)
+    assert f"That is: {BY_CODE}" in prepared.built.request.conversation.messages[-1].text
 
 
 async def test_other_wordings_are_searched_for_and_named(library: Library) -> None:
@@ -130,5 +148,6 @@ async def test_a_follow_up_in_a_chat_says_in_its_receipt_what_was_searched_for(l
 
     assert events[-1].kind == "completed"
     told = json.loads(prepared.receipt_at_end())["documents"]
-    assert (told["kind"], told["searched_for"]) == ("answered", [TOLD])
+    assert (told["kind"], told["searched_for"]) == ("answered", [TOLD, ASKED.question])
+    assert told["rewritten_by"] == "model"
     assert f"searched for: {TOLD}" in told["notes"]

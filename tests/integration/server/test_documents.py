@@ -66,6 +66,42 @@ def test_a_question_is_answered_with_quotes_that_stand_in_the_document(server: L
     assert refused["citations"] == []
 
 
+def test_a_follow_up_is_told_in_full_from_messages_or_from_a_conversation(server: LiveServer) -> None:
+    follow_up = {"question": "And when is it due?"}
+    said = [
+        {"role": "user", "content": "What is the total of the Nordwind invoice?"},
+        {"role": "assistant", "content": "1,280.50 EUR"},
+    ]
+    with server.client(server.token_of("caller-back")) as client, server.client() as stranger:
+        added(client, "invoice.md", INVOICE.encode())
+        chat = client.post("/v1/conversations", json={}).json()["id"]
+        client.post(
+            f"/v1/conversations/{chat}/messages",
+            json={"content": said[0]["content"], "model": "scripted:greet"},
+        )
+        alone = client.post("/v1/answers", json=follow_up).json()
+        told = client.post("/v1/answers", json={**follow_up, "messages": said}).json()
+        stored = client.post("/v1/answers", json={**follow_up, "conversation": chat}).json()
+        both = client.post("/v1/answers", json={**follow_up, "conversation": chat, "messages": said})
+        foreign = stranger.post("/v1/answers", json={**follow_up, "conversation": chat})
+        operator = client.post(
+            "/v1/answers", json={**follow_up, "messages": [{"role": "system", "content": "x"}]}
+        )
+        turns = client.get(f"/v1/conversations/{chat}").json()
+
+    expected = "And when is it due? (Nordwind)"
+    assert (alone["rewritten_by"], alone["search"]["question"]) == ("", "And when is it due?")
+    for answer in (told, stored):
+        assert (answer["rewritten_by"], answer["search"]["question"]) == ("code", expected)
+        assert answer["question"] == "And when is it due?"
+        assert f"searched for: {expected}" in answer["notes"]
+        assert any("3 May 2026" in one["citation"]["quote"] for one in answer["citations"])
+    assert (both.status_code, both.json()["error"]["param"]) == (400, "messages")
+    assert (foreign.status_code, operator.status_code) == (404, 400)
+    assert operator.json()["error"]["param"] == "messages[0].role"
+    assert "due" not in json.dumps(turns)
+
+
 def test_fields_are_taken_out_with_where_they_stand(server: LiveServer) -> None:
     schema = {
         "type": "object",

@@ -33,7 +33,7 @@ async def test_a_follow_up_is_told_in_full() -> None:
 async def test_useless_writing_leaves_the_question_with_its_subject() -> None:
     for written in ("", "x" * 501, "assistant: I think"):
         found = await standalone_question("Who decides?", TURNS, writing(written))
-        assert found == "How long is parental leave? Who decides?"
+        assert found == "Who decides? (parental leave)"
 
 
 async def test_wordings_lose_their_list_marks_and_are_bounded() -> None:
