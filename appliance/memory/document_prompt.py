@@ -129,6 +129,7 @@ class _Answering:
                     "kind": answer.kind,
                     "coverage": str(answer.coverage),
                     "searched_for": list(answer.search.queries),
+                    "rewritten_by": answer.rewritten_by,
                     "supported_share": answer.supported_share,
                     "notes": list(answer.notes),
                     "unverified": [one.text for one in answer.sentences if not one.is_supported],
