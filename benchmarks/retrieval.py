@@ -108,7 +108,8 @@ class SyntheticEmbedder:
 def measure(chunks: int, queries: int, folder: Path, *, seed: int = 1) -> RetrievalFigures:
     """Build an index of some size, unless the folder holds it, and search it.
 
-    A process of its own builds it, so that the peak of memory is that of searching.
+    A process of its own builds it, so that the peak of memory is that of searching. Versions of the index leave
+    five minutes after they were superseded, so the disk of a folder that was built before is what stays.
     """
     if not (folder / _BUILT).exists():
         builder = multiprocessing.get_context("spawn").Process(target=_build, args=(folder, chunks, seed))
@@ -118,6 +119,7 @@ def measure(chunks: int, queries: int, folder: Path, *, seed: int = 1) -> Retrie
     _say(f"{chunks} chunks built in {build_s:.0f} s")
     embedder = SyntheticEmbedder(seed, chunks)
     index = _open(folder, embedder)
+    index.settle()
     random = np.random.default_rng(seed + 1)
     words = _words()
     asked = [int(number) for number in random.integers(0, chunks, queries)]
