@@ -120,7 +120,7 @@ class Engine:
             admitted = await _admit(request)
             await self.start()
             mailbox = self._mailboxes[job_id] = Mailbox()
-            self._send(Submit(id=job_id, request=request, admitted=admitted))
+            self._send(Submit(id=job_id, sent_s=monotonic(), request=request, admitted=admitted))
         except ApplianceError as error:
             self._mailboxes.pop(job_id, None)
             yield Failed(failure=error.to_failure())

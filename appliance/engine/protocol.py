@@ -32,9 +32,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
-    """Answer a request; events with the same id follow. `admitted` is what its answer is held to."""
+    """Answer a request; events with the same id follow. `admitted` is what its answer is held to.
+
+    `sent_s` is of the machine's monotonic clock, which parent and worker share: a command waits while a pass runs.
+    """
 
     id: int
+    sent_s: float
     request: GenerateRequest
     admitted: Admitted | None = None
     kind: Literal["submit"] = "submit"

@@ -229,7 +229,7 @@ class Worker:
 
     def _submit(self, command: Submit) -> None:
         job_id = self._last_submitted_id = command.id
-        arrived_s = perf_counter()
+        arrived_s = perf_counter() - max(0.0, monotonic() - command.sent_s)
         has_text = False
 
         def emit(event: StreamEvent) -> None:

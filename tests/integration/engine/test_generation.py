@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -263,3 +266,19 @@ async def test_a_raw_prompt_is_continued_without_the_chat_template(starter_engin
     assert raw == await starter_engine.tokenize(text)
     assert len(chat) > len(raw)
     assert continued == " Germany"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
+async def test_the_wait_for_a_busy_worker_is_part_of_the_queue(starter_weights: Path) -> None:
+    engine = open_engine(starter_weights)
+    async with closing_engine(engine):
+        await engine.start()
+        assert engine.pid is not None
+        os.kill(engine.pid, signal.SIGSTOP)
+        waiting = asyncio.create_task(answer(engine, ask(QUESTIONS[0], max_tokens=1)))
+        await asyncio.sleep(0.5)  # what is measured
+        os.kill(engine.pid, signal.SIGCONT)
+        _, ending = await waiting
+
+    assert ending.timings.queue_s > 0.1
+    assert ending.timings.ttft_s > ending.timings.queue_s
