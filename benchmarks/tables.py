@@ -9,6 +9,7 @@ from benchmarks.pairing import MetricPair, RunComparison
 from benchmarks.records import Metric, Record, Scalar
 
 _NAMED_TESTS = 3
+_WHOLE_FROM = 1000
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _HEAD = ("TEST", "SETTINGS", "METRIC", "VALUE", "INTERVAL", "P95", "SPREAD", "N")
 
@@ -93,12 +94,17 @@ def settings_text(settings: Mapping[str, Scalar], without: Mapping[str, Scalar] 
 def amount(value: float, unit: str) -> str:
     """A value in the unit a reader expects: seconds as milliseconds, bytes as MiB."""
     if unit == "s":
-        return f"{value * 1000:.4g} ms"
+        return f"{_digits(value * 1000)} ms"
     if unit == "bytes":
         return f"{value / 2**20:.1f} MiB"
     if unit == "share":
         return f"{value:.1%}"
-    return f"{value:.4g} {unit}".rstrip()
+    return f"{_digits(value)} {unit}".rstrip()
+
+
+def _digits(value: float) -> str:
+    """Four digits that count, never as a power of ten."""
+    return f"{value:.0f}" if abs(value) >= _WHOLE_FROM else f"{value:.4g}"
 
 
 def comparison_lines(comparison: RunComparison) -> list[str]:
