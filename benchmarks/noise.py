@@ -18,6 +18,10 @@ NOISY_LOAD_PER_CORE = 0.25
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
+_BUSY = "the machine was busy before"
+_OTHERS = "other programs used"
+
+
 @dataclass(slots=True)
 class CpuUse:
     """CPU seconds during a span: of this process and its children, and of everything else."""
@@ -99,15 +103,18 @@ def reasons_for_doubt(
     reasons = []
     load_per_core = load_before / usable_cores()
     if load_per_core > NOISY_LOAD_PER_CORE:
-        reasons.append(f"the machine was busy before: load {load_per_core:.2f} a core")
+        reasons.append(f"{_BUSY}: load {load_per_core:.2f} a core")
     if foreign_shares and max(foreign_shares) > NOISY_FOREIGN_SHARE:
         worst, mean = max(foreign_shares), sum(foreign_shares) / len(foreign_shares)
-        reasons.append(
-            f"other programs used {mean:.0%} of the CPU on average, {worst:.0%} in the worst round"
-        )
+        reasons.append(f"{_OTHERS} {mean:.0%} of the CPU on average, {worst:.0%} in the worst round")
     if variations and max(variations) > NOISY_VARIATION:
         reasons.append(f"rounds of one measurement vary by up to {max(variations):.0%}")
     return reasons
+
+
+def is_noise(doubts: Sequence[str]) -> bool:
+    """Whether one of the doubts is that others used the machine."""
+    return any(doubt.startswith((_BUSY, _OTHERS)) for doubt in doubts)
 
 
 def _system_cpu_s() -> tuple[float, float]:

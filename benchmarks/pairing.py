@@ -10,6 +10,8 @@ from typing import Literal
 import numpy as np
 
 from appliance.core.errors import InvalidRequestError
+from benchmarks.like_runs import between_runs
+from benchmarks.noise import is_noise
 from benchmarks.records import Better, Metric, Record, Run, Scalar
 from benchmarks.statistics import SEED, Interval, Statistic, bounds, resampled
 
@@ -18,13 +20,18 @@ Verdict = Literal["better", "worse", "differs", "no difference shown", "too few 
 MIN_SAMPLES = 5
 _CONFIDENCE = 0.95
 
+TIMED_UNITS = frozenset({"s", "tokens/s", "tokens/CPU s", "requests/s", "MB/s", "J/token"})
 # States of the moment, or facts that follow from others.
 _NOT_COMPARED = frozenset({"load_before", "available_memory_bytes"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricPair:
-    """One metric of two records: the ratio of the values, second over first."""
+    """One metric of two records: the ratio of the values, second over first.
+
+    `like_runs` counts kept runs of either side that measured the same: from three on, what they differ by is in the
+    interval. `is_noisy` says that other programs or throttling stand among the doubts of a figure of time.
+    """
 
     suite: str
     test: str
@@ -38,6 +45,8 @@ class MetricPair:
     ratio: float
     interval: Interval | None
     verdict: Verdict
+    like_runs: tuple[int, int]
+    is_noisy: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +63,17 @@ class RunComparison:
 
 
 def compare_runs(
-    first: Run, second: Run, *, allow_unlike: bool = False, across: Sequence[str] = ()
+    first: Run,
+    second: Run,
+    *,
+    allow_unlike: bool = False,
+    across: Sequence[str] = (),
+    kept: Sequence[Run] = (),
 ) -> RunComparison:
     """Pair the records of two runs that have the same suite, test and configuration.
 
     Args:
+        kept: every run there is; those like one of the two say how much runs differ by themselves.
         allow_unlike: compare although machine, system, libraries, build or models differ.
         across: names in the configuration that may differ, such as `model` or `threads`.
 
@@ -72,7 +87,8 @@ def compare_runs(
             hint="--unlike compares them all the same, and says so in the result",
         )
     ours, theirs = _by_key(first.records, across), _by_key(second.records, across)
-    pairs = [pair for key in ours if key in theirs for pair in _metric_pairs(ours[key], theirs[key])]
+    sides = (_Side(first, kept), _Side(second, kept))
+    pairs = [pair for key in ours if key in theirs for pair in _metric_pairs(ours[key], theirs[key], sides)]
     if not pairs:
         raise InvalidRequestError(
             "the two runs have no test in the same configuration",
@@ -127,20 +143,40 @@ def judge(ratio_interval: Interval, better: Better) -> Verdict:
     return "better" if is_higher == (better == "higher") else "worse"
 
 
-def _metric_pairs(one: Record, other: Record) -> list[MetricPair]:
+class _Side:
+    """One of the two runs, with the kept runs of the same installation."""
+
+    def __init__(self, run: Run, kept: Sequence[Run]) -> None:
+        others = [one for one in kept if one.records and one.name != run.name and not unlike_facts(run, one)]
+        self._records = [record for one in others for record in one.records]
+
+    def values(self, record: Record, metric: Metric) -> list[float]:
+        """What this run and its like measured of one thing."""
+        found = [one.metric(metric.name) for one in self._records if _measured(one) == _measured(record)]
+        return [metric.value, *(one.value for one in found if one is not None)]
+
+
+def _metric_pairs(one: Record, other: Record, sides: tuple[_Side, _Side]) -> list[MetricPair]:
     pairs = []
     for metric in one.metrics:
         counterpart = other.metric(metric.name)
         if counterpart is not None and counterpart.unit == metric.unit:
-            pairs.append(_pair(one, metric, counterpart))
+            like = sides[0].values(one, metric), sides[1].values(other, counterpart)
+            is_noisy = metric.unit in TIMED_UNITS and is_noise([*one.doubts, *other.doubts])
+            pairs.append(_pair(one, metric, counterpart, like, is_noisy=is_noisy))
     return pairs
 
 
-def _pair(record: Record, metric: Metric, other: Metric) -> MetricPair:
+def _pair(
+    record: Record, metric: Metric, other: Metric, like: tuple[list[float], list[float]], *, is_noisy: bool
+) -> MetricPair:
     first, second = metric.value, other.value
     ones, others = metric.independent, other.independent
     enough = min(len(ones), len(others)) >= MIN_SAMPLES and first != 0
     interval = bootstrap_ratio(ones, others, metric.statistic) if enough else None
+    between = between_runs(*like)
+    if interval is not None and between is not None:
+        interval = between.widened(second / first, interval)
     return MetricPair(
         suite=record.suite,
         test=record.test,
@@ -154,7 +190,14 @@ def _pair(record: Record, metric: Metric, other: Metric) -> MetricPair:
         ratio=second / first if first else 0.0,
         interval=interval,
         verdict=judge(interval, metric.better) if interval else _without_interval(metric, other),
+        like_runs=(len(like[0]), len(like[1])),
+        is_noisy=is_noisy,
     )
+
+
+def _measured(record: Record) -> tuple[str, str, int, Mapping[str, Scalar]]:
+    """What must be equal for two figures to be of the same thing."""
+    return record.suite, record.test, record.seed, dict(record.configuration)
 
 
 def _without_interval(metric: Metric, other: Metric) -> Verdict:

@@ -131,7 +131,7 @@ async def _perplexity(plan: QualityPlan, local: LocalModel, recorder: Recorder) 
         configuration={
             "model": local.id,
             "window_tokens": plan.window_tokens,
-            "reference": reference.id if reference else None,
+            **({"reference": reference.id} if reference else {}),
         },
         metrics=_perplexity_metrics(result, has_reference=reference is not None),
         began_s=began_s,

@@ -233,9 +233,11 @@ class RecordStore:
         """Names of the runs, oldest first."""
         return sorted(path.stem for path in self.folder.glob("*.jsonl"))
 
-    def runs(self) -> Iterator[Run]:
-        """Every run, oldest first; what of its file cannot be read is said in it."""
+    def runs(self, suites: Sequence[str] = ()) -> Iterator[Run]:
+        """Every run, or those whose names say one of the suites, oldest first; what cannot be read is said in it."""
         for name in self.names():
+            if suites and not any(f"-{suite}-" in name for suite in suites):
+                continue
             try:
                 yield read_run(self._path(name))
             except InvalidRequestError as error:

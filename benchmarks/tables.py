@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from benchmarks.like_runs import LEAST_RUNS
 from benchmarks.pairing import MetricPair, RunComparison
 from benchmarks.records import Metric, Record, Scalar
 
 _NAMED_TESTS = 3
 _WHOLE_FROM = 1000
+_CLAIMS = frozenset({"better", "worse", "differs"})
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _HEAD = ("TEST", "SETTINGS", "METRIC", "VALUE", "INTERVAL", "P95", "SPREAD", "N")
 
@@ -111,7 +113,18 @@ def comparison_lines(comparison: RunComparison) -> list[str]:
     """Two runs side by side."""
     shared = shared_settings(comparison.pairs)
     rows: list[tuple[str, ...]] = [
-        ("TEST", "SETTINGS", "METRIC", "FIRST", "SECOND", "RATIO", "INTERVAL 95 %", "N", "VERDICT")
+        (
+            "TEST",
+            "SETTINGS",
+            "METRIC",
+            "FIRST",
+            "SECOND",
+            "RATIO",
+            "INTERVAL 95 %",
+            "N",
+            "LIKE RUNS",
+            "VERDICT",
+        )
     ]
     rows += [_pair_row(pair, shared) for pair in comparison.pairs]
     lines = [f"first:  {comparison.first}", f"second: {comparison.second}", settings_text(shared)]
@@ -120,6 +133,10 @@ def comparison_lines(comparison: RunComparison) -> list[str]:
         lines.append(f"unlike machines or installations: {', '.join(comparison.unlike_facts)} differ")
     lines += [f"only in the first: {label}" for label in comparison.only_first]
     lines += [f"only in the second: {label}" for label in comparison.only_second]
+    if any(max(pair.like_runs) < LEAST_RUNS for pair in comparison.pairs):
+        lines.append(
+            f"with fewer than {LEAST_RUNS} like runs kept, an interval knows the noise within two runs alone"
+        )
     return [*lines, *(f"doubt: {doubt}" for doubt in comparison.doubts)]
 
 
@@ -162,7 +179,10 @@ def _pair_row(pair: MetricPair, shared: Mapping[str, Scalar]) -> tuple[str, ...]
         f"{pair.ratio:.3f}",
         interval,
         f"{pair.samples[0]}/{pair.samples[1]}",
-        pair.verdict,
+        str(min(pair.like_runs))
+        if pair.like_runs[0] == pair.like_runs[1]
+        else "/".join(map(str, pair.like_runs)),
+        f"{pair.verdict}, in doubt" if pair.is_noisy and pair.verdict in _CLAIMS else pair.verdict,
     )
 
 

@@ -91,8 +91,9 @@ def compare_command(
 
     FIRST and SECOND are names of runs, the start or the end of one, `last`, `last-1`, or JSONL files. Only tests in
     the same configuration are paired. Runs whose machine, system, libraries, build or weights differ are refused
-    without --unlike. The interval comes from resampling both runs (bootstrap); where it holds 1, no difference is
-    shown. It knows the noise within each run, not what changed on the machine between them.
+    without --unlike. The interval comes from resampling both runs (bootstrap), which knows the noise within them.
+    Where three or more kept runs of one side measured the same, it is at least as wide as such runs differ by
+    themselves. Where it holds 1, no difference is shown. "In doubt": other programs used the machine meanwhile.
     """
     from benchmarks.commands.running import store_of
     from benchmarks.pairing import compare_runs
@@ -102,7 +103,9 @@ def compare_command(
     runs = store.find(first), store.find(second)
     for warning in (warning for run in runs for warning in run.warnings()):
         click.echo(f"warning: {warning}", err=True)
-    comparison = compare_runs(*runs, allow_unlike=allow_unlike, across=across)
+    comparison = compare_runs(
+        *runs, allow_unlike=allow_unlike, across=across, kept=list(store.runs(runs[0].suites))
+    )
     if as_json:
         click.echo(json.dumps(asdict(comparison), indent=2, default=dict))
         return 0

@@ -4,8 +4,9 @@ import pytest
 
 from appliance.core.errors import InvalidRequestError
 from benchmarks.pairing import bootstrap_ratio, compare_runs, judge
-from benchmarks.records import Metric
+from benchmarks.records import Metric, Run
 from benchmarks.statistics import Interval
+from benchmarks.tables import comparison_lines
 from tests.benchmark_records import rate, record, run
 
 SLOW = (100.0, 102.0, 98.0, 101.0, 99.0, 100.0)
@@ -152,3 +153,51 @@ def test_a_doubt_stands_once_with_its_tests() -> None:
     comparison = compare_runs(first, run(record(), name="b"))
 
     assert comparison.doubts == ("a: busy", "a, pp512: varies")
+
+
+def _drifting(noise: random.Random, name: str, factor: float = 1.0) -> Run:
+    """A run on a machine that is up to 20 % slower or faster for a while."""
+    level = factor * 100.0 * noise.uniform(0.8, 1.2)
+    return run(record(rate(*(level * noise.uniform(0.99, 1.01) for _ in range(5)))), name=name)
+
+
+def test_what_like_runs_differ_by_is_in_the_interval() -> None:
+    noise = random.Random(3)
+    kept = [_drifting(noise, f"run-{number}") for number in range(7)]
+    pairs = [compare_runs(kept[0], other, kept=kept).pairs[0] for other in kept[1:]]
+    alone = [compare_runs(kept[0], other).pairs[0] for other in kept[1:]]
+
+    assert {pair.verdict for pair in pairs} == {"no difference shown"}
+    assert {pair.like_runs for pair in pairs} == {(7, 7)}
+    assert sum(pair.verdict != "no difference shown" for pair in alone) >= 4
+
+
+def test_a_difference_beyond_that_of_like_runs_is_shown() -> None:
+    noise = random.Random(3)
+    kept = [_drifting(noise, f"run-{number}") for number in range(7)]
+
+    (pair,) = compare_runs(kept[0], _drifting(noise, "other", factor=3.0), kept=kept).pairs
+
+    assert pair.verdict == "better"
+
+
+def test_runs_of_another_installation_or_setting_are_not_like() -> None:
+    first, second = run(record(), name="a"), run(record(), name="b")
+    others = [
+        run(record(processor="Other"), name="c"),
+        run(record(configuration={"model": "tiny", "threads": 9}), name="d"),
+    ]
+
+    (pair,) = compare_runs(first, second, kept=[first, second, *others]).pairs
+
+    assert pair.like_runs == (2, 2)
+
+
+def test_a_verdict_on_times_is_in_doubt_where_others_used_the_machine() -> None:
+    quiet, noisy = record(rate(*SLOW)), record(rate(*FAST), doubts=("other programs used 40% of the CPU",))
+
+    comparison = compare_runs(run(quiet), run(noisy))
+
+    assert (comparison.pairs[0].verdict, comparison.pairs[0].is_noisy) == ("better", True)
+    assert any("better, in doubt" in line for line in comparison_lines(comparison))
+    assert any("fewer than 3 like runs" in line for line in comparison_lines(comparison))
