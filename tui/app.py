@@ -167,7 +167,7 @@ class ApplianceUI(App[None]):
         """Show a chat, at a turn where one is named."""
         self._leave_other_screens()
         await self._chat_screen.open_chat(chat_id)
-        if view := self._chat_screen.transcript.view_of(turn_id):
+        if turn_id and (view := await self._chat_screen.transcript.go_to_turn(turn_id)):
             view.focus()
 
     async def ask_documents(self, question: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, assert_never
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from tui.screens.chat import ChatScreen
 
 
+_MOMENT_S = 0.04
+
+
 class EventArrived(Message):
     """The answer went on."""
 
@@ -44,6 +48,34 @@ class AnswerEnded(Message):
     def __init__(self, error: ApplianceError | None) -> None:
         super().__init__()
         self.error = error
+
+
+class _Outbox:
+    """Joins the words that come within a moment to one event; everything else goes on at once."""
+
+    def __init__(self, post: Callable[[ChatEvent], object]) -> None:
+        self._post = post
+        self._texts: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, event: ChatEvent) -> None:
+        """Take an event."""
+        if not isinstance(event, TextDelta):
+            self.flush()
+            self._post(event)
+            return
+        self._texts.append(event.text)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_MOMENT_S, self.flush)
+
+    def flush(self) -> None:
+        """Let go on what waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._texts:
+            self._post(TextDelta(text="".join(self._texts)))
+            self._texts.clear()
 
 
 class AnswerFlow:
@@ -103,14 +135,16 @@ class AnswerFlow:
 
     async def _pump(self, events: AsyncGenerator[ChatEvent, None]) -> None:
         error: ApplianceError | None = None
+        outbox = _Outbox(lambda event: self._screen.post_message(EventArrived(event)))
         try:
             async with aclosing(events) as arriving:
                 async for event in arriving:
-                    self._screen.post_message(EventArrived(event))
+                    outbox.put(event)
         except ApplianceError as exc:
             error = exc
         except Exception as exc:  # noqa: BLE001  the task boundary: a bug ends the work, not the program
             error = InternalError(f"{type(exc).__name__}: {exc}", hint="this is a bug of the appliance")
+        outbox.flush()
         self._screen.post_message(AnswerEnded(error))
 
     def _take_stream_event(self, event: StreamEvent) -> None:
@@ -162,7 +196,7 @@ class AnswerFlow:
         turns = list(self._screen.transcript.turns)
         place = next((n + 1 for n, turn in enumerate(turns) if turn.id == parent_id), 0)
         if place < len(turns):
-            await self._screen.transcript.show(turns[:place], {})
+            await self._screen.transcript.show(turns[:place])
 
     async def _take_saved(self, turn: Turn) -> None:
         screen = self._screen

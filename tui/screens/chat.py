@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -31,14 +31,13 @@ from tui.widgets.hints import Hints
 from tui.widgets.meter import Meter
 from tui.widgets.plain import Plain
 from tui.widgets.prompt import Prompt
-from tui.widgets.transcript import Transcript
+from tui.widgets.transcript import Details, Transcript
 from tui.widgets.turn import TurnView
 
 if TYPE_CHECKING:
     from appliance.memory.events import ChatEvent
 
 _SHOWN_CHATS = 200
-_DETAILED_TURNS = 40
 
 
 class ChatScreen(Frame):
@@ -196,21 +195,21 @@ class ChatScreen(Frame):
 
     async def show_turns(self, turns: list[Turn]) -> None:
         """Show a branch, with what was folded of it."""
-        chats = self.session.chats if turns else None
-        branches, sources, folds = {}, {}, {}
-        if chats is not None:
-            for turn in turns[-_DETAILED_TURNS:]:
-                branches[turn.id] = await chats.branches_at(turn.id)
-                if turn.role == "assistant" and (found := await chats.sources(turn.id)):
-                    sources[turn.id] = found
-            for summary in await chats.summaries(turns[0].chat_id):
-                folds[summary.last_turn_id] = summary
+        summaries = await self.session.chats.summaries(turns[0].chat_id) if turns else []
         self.last_answer = next((turn for turn in reversed(turns) if turn.role == "assistant"), None)
         self.query_one("#welcome").display = not turns
         self.transcript.display = bool(turns)
-        await self.transcript.show(turns, branches, sources, folds)
+        folds = {summary.last_turn_id: summary for summary in summaries}
+        await self.transcript.show(turns, self._details_of, folds)
         await self.show_meter_of(self.last_answer)
         self.show_title()
+
+    async def _details_of(self, turns: Sequence[Turn]) -> Details:
+        chats = self.session.chats
+        branches = {turn.id: await chats.branches_at(turn.id) for turn in turns}
+        answers = [turn.id for turn in turns if turn.role == "assistant"]
+        sources = {turn_id: found for turn_id in answers if (found := await chats.sources(turn_id))}
+        return Details(branches=branches, sources=sources)
 
     async def show_meter_of(self, turn: Turn | None) -> None:
         """Let the meter show what an answer took."""
@@ -348,14 +347,14 @@ class ChatScreen(Frame):
             self.prompt.write(text)
 
     @on(Prompt.ScrollWanted)
-    def _scroll(self, message: Prompt.ScrollWanted) -> None:
+    async def _scroll(self, message: Prompt.ScrollWanted) -> None:
         match message.key:
             case "pageup":
                 self.transcript.scroll_page_up(animate=False)
             case "pagedown":
                 self.transcript.scroll_page_down(animate=False)
             case "home" | "ctrl+home":
-                self.transcript.scroll_home(animate=False)
+                await self.transcript.go_to_beginning()
             case _:
                 self.transcript.follow()
 

@@ -72,7 +72,8 @@ class Meter(Static):
     def set_state(self, state: MeterState) -> None:
         """Show another state."""
         self.state = state
-        self.update(self._line(state, self.size.width or 80))
+        # The line has a fixed height, so that nothing else must be laid out anew.
+        self.update(self._line(state, self.size.width or 80), layout=False)
 
     def _line(self, state: MeterState, width: int) -> Content:
         sections = used_sections(state)

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.message import Message
 
 from appliance.memory.turns import Branches, Turn
 from tui.clean import shown, shown_line
 from tui.rows import SourcedAnswer
 from tui.widgets.plain import Plain, Styled
+from tui.widgets.stretch import Stretch
 
 _LONG_QUESTION_CHARACTERS = 4000
 _STATES = {
@@ -23,7 +23,7 @@ _STATES = {
 }
 
 
-class TurnView(Vertical, can_focus=True):
+class TurnView(Stretch, can_focus=True):
     """A turn that can be chosen with Tab; its keys act on it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -52,7 +52,7 @@ class TurnView(Vertical, can_focus=True):
     def __init__(
         self, turn: Turn, branches: Branches | None = None, sources: SourcedAnswer | None = None
     ) -> None:
-        super().__init__(classes=f"turn {turn.role}")
+        super().__init__(classes=f"turn {turn.role} stretches")
         self.turn = turn
         self._branches = branches
         self._sources = sources

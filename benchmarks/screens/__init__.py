@@ -1,0 +1,1 @@
+"""How smooth the terminal interface is, measured from outside, through a terminal of its own."""
