@@ -34,6 +34,10 @@ class Window:
         """Whether a moment lies in it."""
         return self.began_s <= at_s <= self.ended_s
 
+    def ends_in(self, at_s: float) -> bool:
+        """Whether what ended at a moment counts: the very end that begins the window is of the time before."""
+        return self.began_s < at_s <= self.ended_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -132,7 +136,7 @@ def window_metrics(answers: Sequence[Answer], window: Window, limits: Limits) ->
             name="request_throughput",
             unit="requests/s",
             better="higher",
-            samples=(sum(window.holds(answer.trace.ended_s) for answer in good) / window.length_s,),
+            samples=(sum(window.ends_in(answer.trace.ended_s) for answer in good) / window.length_s,),
         )
     )
     if limits.is_stated:
