@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from appliance.config import Settings
 from appliance.core.clock import SystemClock
-from appliance.core.errors import ModelNotFoundError, StorageError
+from appliance.core.errors import StorageError
 from appliance.core.ports import Clock, Embedder, Provider
 from appliance.core.requests import LOCAL_OWNER
 from appliance.gateway import Gateway, GatewayPolicy
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from appliance.providers.openai_http.provider import OpenAiHttpProvider
     from appliance.retrieval.chunking import ChunkSettings
     from appliance.retrieval.library import Library
-    from appliance.retrieval.search import Reranker
+    from appliance.retrieval.rerank import ClosableReranker
     from appliance.storage.database import Database
 
 DEMONSTRATION = ScriptedModel(name="scripted:echo")
@@ -67,7 +67,7 @@ class Appliance:
         """Open the library of documents; it is not checked yet, and the caller closes it.
 
         Raises:
-            ModelNotFoundError: the embedder is not on this machine; says how to get it.
+            ModelNotFoundError: the embedder is not on this machine, or is none; says how to get one.
             StorageError: the data folder cannot be used.
         """
         return open_library(self.settings, chunking)
@@ -99,14 +99,13 @@ def open_library(settings: Settings, chunking: ChunkSettings | None = None) -> L
     """
     from appliance.catalog.catalog import Catalog
     from appliance.catalog.store import ModelStore
-    from appliance.retrieval.embedder import EmbedderSettings
     from appliance.retrieval.library import Library
+    from appliance.retrieval.opening import open_embedder
 
-    embedder = Catalog(ModelStore(settings.models_dir)).local(settings.embedder)
-    return Library.open(
+    local = Catalog(ModelStore(settings.models_dir)).local(settings.embedder)
+    return Library.over(
         settings.data_dir,
-        embedder.path,
-        embedder_settings=EmbedderSettings.of_card(embedder.card),
+        open_embedder(local),
         reranker=open_reranker(settings),
         index_uri=settings.index_uri,
         language=settings.text_language,
@@ -114,25 +113,22 @@ def open_library(settings: Settings, chunking: ChunkSettings | None = None) -> L
     )
 
 
-def open_reranker(settings: Settings) -> Reranker | None:
+def open_reranker(settings: Settings) -> ClosableReranker | None:
     """Return the reranker of the settings, loaded by the first search; None when none is named.
 
     Raises:
-        ModelNotFoundError: it is not on this machine, or orders no passages here.
+        ModelNotFoundError: it is not on this machine, or orders no passages.
     """
     if not settings.reranker:
         return None
     from appliance.catalog.catalog import Catalog
     from appliance.catalog.store import ModelStore
-    from appliance.retrieval.rerank import FastembedReranker, LateReranker
+    from appliance.retrieval import opening
+    from appliance.retrieval.rerank import LateReranker
 
     local = Catalog(ModelStore(settings.models_dir)).local(settings.reranker)
-    if "rerank" not in local.card.capabilities or local.is_gguf:
-        raise ModelNotFoundError(
-            f"{local.id} is no model that reranks here",
-            hint="`reranker` names a model of an ONNX file with its tokenizer; leave it empty for none",
-        )
-    return LateReranker(lambda: FastembedReranker.load(local.path))
+    opening.check_kind(local, "rerank")
+    return LateReranker(lambda: opening.open_reranker(local))
 
 
 def open_facts(settings: Settings, database: Database, *, owner: str = LOCAL_OWNER) -> Facts:
@@ -143,10 +139,9 @@ def open_facts(settings: Settings, database: Database, *, owner: str = LOCAL_OWN
     from appliance.retrieval.late_embedder import LateEmbedder
 
     def load() -> Embedder:
-        from appliance.retrieval.embedder import EmbedderSettings, FastembedEmbedder
+        from appliance.retrieval.opening import open_embedder
 
-        local = Catalog(ModelStore(settings.models_dir)).local(settings.embedder)
-        return FastembedEmbedder.load(local.path, settings=EmbedderSettings.of_card(local.card))
+        return open_embedder(Catalog(ModelStore(settings.models_dir)).local(settings.embedder))
 
     return Facts(database, LateEmbedder(load), owner=owner)
 

@@ -49,6 +49,7 @@ class TensorSpec:
     kind: int = _F32_TENSOR
     offset: int | None = None
     size: int | None = None
+    content: bytes = b""
 
 
 @dataclass
@@ -81,7 +82,12 @@ class GgufSpec:
             out += struct.pack("<IQ", tensor.kind, offset if tensor.offset is None else tensor.offset)
             offset += self._padded(size)
         out += bytes(self._padded(len(out)) - len(out))
-        return out + bytes(offset) + self.tail
+        if not any(tensor.content for tensor in self.tensors):
+            return out + bytes(offset) + self.tail
+        data = (
+            one.content + bytes(self._padded(len(one.content)) - len(one.content)) for one in self.tensors
+        )
+        return out + b"".join(data) + self.tail
 
     def write(self, path: Path) -> Path:
         path.write_bytes(self.to_bytes())

@@ -13,7 +13,7 @@ import httpx
 
 from appliance.app import build_appliance
 from appliance.config import Scalar, load_settings
-from appliance.retrieval.rerank import FastembedReranker
+from appliance.retrieval.rerank import ClosableReranker
 from appliance.server.options import ServeOptions
 from appliance.server.scorers import LateModels
 from appliance.server.services import Services
@@ -95,7 +95,7 @@ def live_server(
     options: ServeOptions | None = None,
     *,
     config: str = "",
-    rerankers: LateModels[FastembedReranker] | None = None,
+    rerankers: LateModels[ClosableReranker] | None = None,
     **flags: Scalar,
 ) -> Iterator[LiveServer]:
     """Serve from the folder until the block ends. `config` is the text of the configuration file."""

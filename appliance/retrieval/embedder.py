@@ -127,6 +127,9 @@ class FastembedEmbedder:
         """Embed one search query; models that tell queries from passages get the query's prefix."""
         return self._embed([self._settings.query_prefix + text])[0]
 
+    def close(self) -> None:
+        """Nothing is held beyond this object."""
+
     def _embed(self, texts: list[str]) -> list[Vector]:
         lengths = self._checked_lengths(texts)
         # A batch is padded to its longest text, so texts of like length go together.

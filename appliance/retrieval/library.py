@@ -17,8 +17,10 @@ from appliance.retrieval.embedder import EmbedderSettings, FastembedEmbedder
 from appliance.retrieval.index import Progress, Repair, RetrievalIndex
 from appliance.retrieval.ingest import Ingestion
 from appliance.retrieval.locks import try_exclusive
+from appliance.retrieval.opening import PassageEmbedder
 from appliance.retrieval.records import DocumentRecord
-from appliance.retrieval.search import Reranker, Searcher
+from appliance.retrieval.rerank import ClosableReranker
+from appliance.retrieval.search import Searcher
 from appliance.retrieval.store import DocumentStore
 from appliance.storage.database import STORE_FILE, Database
 from appliance.storage.lock import LockHolder, read_holder
@@ -55,7 +57,9 @@ class Library:
         parser: DocumentParser,
         ingestion: Ingestion,
         searcher: Searcher,
+        held: Sequence[Callable[[], None]] = (),
     ) -> None:
+        self._held = tuple(held)
         self._database = database
         self._parser = parser
         self.index = index
@@ -74,7 +78,7 @@ class Library:
         language: str = "English",
         chunking: ChunkSettings | None = None,
         storage_options: Mapping[str, str] | None = None,
-        reranker: Reranker | None = None,
+        reranker: ClosableReranker | None = None,
         threads: int = 2,
     ) -> Library:
         """Open or create the library of a data folder; `index_uri` may be an object store such as `s3://…`.
@@ -84,6 +88,35 @@ class Library:
             StorageError: the data folder cannot be used.
         """
         embedder = FastembedEmbedder.load(embedder_folder, settings=embedder_settings, threads=threads)
+        return cls.over(
+            data_dir,
+            embedder,
+            index_uri=index_uri,
+            language=language,
+            chunking=chunking,
+            storage_options=storage_options,
+            reranker=reranker,
+            threads=threads,
+        )
+
+    @classmethod
+    def over(
+        cls,
+        data_dir: Path,
+        embedder: PassageEmbedder,
+        *,
+        index_uri: str = "",
+        language: str = "English",
+        chunking: ChunkSettings | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        reranker: ClosableReranker | None = None,
+        threads: int = 2,
+    ) -> Self:
+        """As `open`, with an embedder that is loaded already; closing the library closes it.
+
+        Raises:
+            StorageError: the data folder cannot be used.
+        """
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         database = Database(data_dir / STORE_FILE)
         store = DocumentStore(database)
@@ -98,7 +131,8 @@ class Library:
         ingestion = Ingestion(
             index, parser, embedder, digest=embedder.digest, chunking=chunking, workers=threads
         )
-        return cls(database, index, parser, ingestion, Searcher(index, reranker=reranker))
+        held = [embedder.close] if reranker is None else [embedder.close, reranker.close]
+        return cls(database, index, parser, ingestion, Searcher(index, reranker=reranker), held)
 
     def __enter__(self) -> Self:
         return self
@@ -109,8 +143,10 @@ class Library:
         self.close()
 
     def close(self) -> None:
-        """End parser processes and close the database."""
+        """End the processes of parsers and models, and close the database."""
         self._parser.close()
+        for release in self._held:
+            release()
         self._database.close()
 
     def check(self) -> Repair:

@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from appliance.core.errors import ModelFileError, ModelNotFoundError
 
@@ -15,6 +15,18 @@ if TYPE_CHECKING:
 
 _BATCH_SIZE = 4
 _NEEDED = ("model.onnx", "tokenizer.json", "tokenizer_config.json")
+
+
+class ClosableReranker(Protocol):
+    """A reranker that may hold a process."""
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        """Return a score for each passage; higher is better."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds."""
+        ...
 
 
 class FastembedReranker:
@@ -50,13 +62,16 @@ class FastembedReranker:
         logits = self._model.rerank(question, list(passages), batch_size=_BATCH_SIZE)
         return [_share(float(logit)) for logit in logits]
 
+    def close(self) -> None:
+        """Nothing is held beyond this object."""
+
 
 class LateReranker:
     """A reranker that is loaded by the first search that needs it; every search may raise what loading raises."""
 
-    def __init__(self, load: Callable[[], FastembedReranker]) -> None:
+    def __init__(self, load: Callable[[], ClosableReranker]) -> None:
         self._load = load
-        self._loaded: FastembedReranker | None = None
+        self._loaded: ClosableReranker | None = None
         self._loading = threading.Lock()
 
     def score(self, question: str, passages: Sequence[str]) -> list[float]:
@@ -65,6 +80,11 @@ class LateReranker:
             if self._loaded is None:
                 self._loaded = self._load()
         return self._loaded.score(question, passages)
+
+    def close(self) -> None:
+        """Release what was loaded."""
+        if self._loaded is not None:
+            self._loaded.close()
 
 
 def _share(logit: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from appliance.catalog.catalog import Catalog, LocalModel
 from appliance.catalog.names import names_a_file
@@ -13,10 +13,15 @@ from appliance.catalog.store import ModelStore
 from appliance.config import Settings
 from appliance.core.capabilities import Capability
 from appliance.core.errors import ApplianceError, ModelNotFoundError
-from appliance.retrieval.embedder import EmbedderSettings, FastembedEmbedder
-from appliance.retrieval.rerank import FastembedReranker
+from appliance.retrieval.opening import PassageEmbedder, check_kind, open_embedder, open_reranker
+from appliance.retrieval.rerank import ClosableReranker
 
-_Loaded = TypeVar("_Loaded")
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+_Loaded = TypeVar("_Loaded", bound=_Closable)
 
 _KEPT = 2
 
@@ -45,26 +50,27 @@ class LateModels(Generic[_Loaded]):
         with self._lock:
             if local.id not in self._loaded:
                 while len(self._loaded) >= _KEPT:
-                    del self._loaded[next(iter(self._loaded))]
+                    self._loaded.pop(next(iter(self._loaded))).close()
                 self._loaded[local.id] = self._load(local)
             return self._loaded[local.id]
 
+    def close(self) -> None:
+        """Release every model."""
+        with self._lock:
+            while self._loaded:
+                self._loaded.popitem()[1].close()
 
-def embedders_of(settings: Settings) -> LateModels[FastembedEmbedder]:
+
+def embedders_of(settings: Settings) -> LateModels[PassageEmbedder]:
     """Return the embedders; the one of the settings answers when none is named."""
-    return LateModels(
-        lambda name: _of_kind(settings, name or settings.embedder, "embed", "embeds text"),
-        lambda local: FastembedEmbedder.load(local.path, settings=EmbedderSettings.of_card(local.card)),
-    )
+    return LateModels(lambda name: _of_kind(settings, name or settings.embedder, "embed"), open_embedder)
 
 
-def rerankers_of(settings: Settings) -> LateModels[FastembedReranker]:
+def rerankers_of(settings: Settings) -> LateModels[ClosableReranker]:
     """Return the rerankers; when none is named, the one of the settings, or else the first of the store."""
     return LateModels(
-        lambda name: _of_kind(
-            settings, name or settings.reranker or _stored_reranker(settings), "rerank", "reranks"
-        ),
-        lambda local: FastembedReranker.load(local.path),
+        lambda name: _of_kind(settings, name or settings.reranker or _stored_reranker(settings), "rerank"),
+        open_reranker,
     )
 
 
@@ -80,7 +86,7 @@ def check_no_file(name: str) -> None:
         )
 
 
-def _of_kind(settings: Settings, name: str, kind: Capability, verb: str) -> LocalModel:
+def _of_kind(settings: Settings, name: str, kind: Capability) -> LocalModel:
     if name not in (settings.embedder, settings.reranker):
         check_no_file(name)
     try:
@@ -89,8 +95,7 @@ def _of_kind(settings: Settings, name: str, kind: Capability, verb: str) -> Loca
         raise
     except ApplianceError as exc:
         raise ModelNotFoundError(exc.message, hint=exc.hint, model=name) from exc
-    if kind not in local.card.capabilities or local.is_gguf:
-        raise ModelNotFoundError(f"{local.id} is no model that {verb} here", model=name)
+    check_kind(local, kind)
     return local
 
 
@@ -100,6 +105,6 @@ def _stored_reranker(settings: Settings) -> str:
     if not names:
         raise ModelNotFoundError(
             "no reranker is on this machine",
-            hint="a folder with model.onnx, tokenizer.json and tokenizer_config.json can be one; name it as model",
+            hint="`appliance list` shows some that `appliance pull` fetches; then name one as model",
         )
     return names[0]

@@ -11,8 +11,8 @@ from fastapi import Depends, Request
 
 from appliance.app import Appliance
 from appliance.memory.conversations import Conversations
-from appliance.retrieval.embedder import FastembedEmbedder
-from appliance.retrieval.rerank import FastembedReranker
+from appliance.retrieval.opening import PassageEmbedder
+from appliance.retrieval.rerank import ClosableReranker
 from appliance.server.late_library import LateLibrary
 from appliance.server.options import ServeOptions
 from appliance.server.own.exchange import Exchanges
@@ -36,8 +36,8 @@ class Services:
     tokens: Tokens
     audit: AuditLog
     library: LateLibrary
-    embedders: LateModels[FastembedEmbedder]
-    rerankers: LateModels[FastembedReranker]
+    embedders: LateModels[PassageEmbedder]
+    rerankers: LateModels[ClosableReranker]
     exchanges: Exchanges = field(default_factory=Exchanges)
     running: Running = field(default_factory=Running)
     now_s: Callable[[], float] = time.time

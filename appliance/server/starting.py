@@ -26,6 +26,7 @@ def opened_services(appliance: Appliance, options: ServeOptions) -> Iterator[Ser
     settings = appliance.settings
     database = Database(settings.data_dir / STORE_FILE, [CONVERSATIONS, FACTS, TEAMS])
     library = LateLibrary(appliance.open_library)
+    embedders, rerankers = embedders_of(settings), rerankers_of(settings)
     try:
         stop_unfinished_answers(database)
         remove_left_over(settings.data_dir)
@@ -37,12 +38,14 @@ def opened_services(appliance: Appliance, options: ServeOptions) -> Iterator[Ser
             tokens=Tokens(database),
             audit=AuditLog(database),
             library=library,
-            embedders=embedders_of(settings),
-            rerankers=rerankers_of(settings),
+            embedders=embedders,
+            rerankers=rerankers,
         )
         services.users.ensure_local()
         services.tokens.machine_token(settings.state_dir)
         yield services
     finally:
         library.close()
+        embedders.close()
+        rerankers.close()
         database.close()

@@ -10,7 +10,7 @@ import pytest
 
 from appliance.catalog.catalog import Catalog
 from appliance.catalog.store import ModelStore
-from appliance.retrieval.rerank import FastembedReranker
+from appliance.retrieval.rerank import ClosableReranker, FastembedReranker
 from appliance.server.scorers import LateModels
 from tests.conftest import EMBEDDER, MODELS_DIR, stored_model
 from tests.live_server import LiveServer, live_server
@@ -202,7 +202,7 @@ def test_without_a_reranker_the_refusal_says_so(server: LiveServer) -> None:
 
     assert (unnamed.status_code, other.status_code) == (404, 404)
     assert "no reranker" in unnamed.json()["error"]["message"]
-    assert "reranks" in other.json()["error"]["message"]
+    assert "all-minilm:l6-v2 is no reranker; it is an embedder" in other.json()["error"]["message"]
 
 
 def test_old_conversations_and_documents_go_by_rule(server: LiveServer) -> None:
@@ -246,7 +246,7 @@ def test_a_subject_is_forgotten_everywhere_and_others_keep_theirs(server: LiveSe
 
 
 def test_texts_are_ordered_by_the_reranker(tmp_path: Path) -> None:
-    reranker = FastembedReranker(Logits(-1.0, 2.0, 0.0))  # type: ignore[arg-type]
+    reranker: ClosableReranker = FastembedReranker(Logits(-1.0, 2.0, 0.0))  # type: ignore[arg-type]
     stored_model(EMBEDDER)
     local = Catalog(ModelStore(MODELS_DIR)).local(EMBEDDER)
     rerankers = LateModels(lambda _: local, lambda _: reranker)
