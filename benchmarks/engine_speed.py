@@ -85,7 +85,7 @@ async def measure_engine(plan: EnginePlan, recorder: Recorder, energy: EnergyMet
     finally:
         for lane in lanes:
             if lane.samples:
-                _record(lane, plan.stage, recorder, began_s, energy)
+                _record(lane, plan, recorder, began_s, energy)
     return _missing(plan, lanes)
 
 
@@ -200,7 +200,7 @@ def memory_plan(local: LocalModel, choice: LoadChoice, context_tokens: int) -> M
     return plan_memory(read_gguf(local.path), shape)
 
 
-def _record(lane: _Lane, stage: str, recorder: Recorder, began_s: float, energy: EnergyMeter) -> None:
+def _record(lane: _Lane, plan: EnginePlan, recorder: Recorder, began_s: float, energy: EnergyMeter) -> None:
     metrics = [
         Metric(
             name="rate",
@@ -220,7 +220,7 @@ def _record(lane: _Lane, stage: str, recorder: Recorder, began_s: float, energy:
             "model": lane.local.id,
             **_sizes(lane.test),
             **lane.choice.configuration(),
-            **({"stage": stage} if stage else {}),
+            **({"stage": plan.stage} if plan.stage else {}),
         },
         metrics=metrics,
         began_s=began_s,
@@ -230,8 +230,14 @@ def _record(lane: _Lane, stage: str, recorder: Recorder, began_s: float, energy:
             "energy": energy.source,
             "engine": lane.build,
         },
-        doubts=[*lane.doubts.reasons(metrics), *_thread_doubts(lane)],
+        doubts=[*lane.doubts.reasons(metrics), *_thread_doubts(lane), *_partial(lane, plan)],
     )
+
+
+def _partial(lane: _Lane, plan: EnginePlan) -> list[str]:
+    if plan.may_end_early or lane.failure or len(lane.samples) == plan.rounds:
+        return []
+    return [f"partial: {len(lane.samples)} of {plan.rounds} repetitions"]
 
 
 def _thread_doubts(lane: _Lane) -> list[str]:

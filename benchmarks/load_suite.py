@@ -341,6 +341,8 @@ def _record_cell(cell: _Cell, plan: LatencyPlan, target: Target, recorder: Recor
     if not good:
         return
     metrics = latency_metrics(good)
+    count = len(cell.answers)
+    partial = [] if count == plan.rounds else [f"partial: {count} of {plan.rounds} repetitions"]
     recorder.record(
         cell.name,
         configuration={
@@ -354,7 +356,11 @@ def _record_cell(cell: _Cell, plan: LatencyPlan, target: Target, recorder: Recor
         metrics=metrics,
         began_s=began_s,
         facts=answer_facts(cell.answers),
-        doubts=[*cell.doubts.reasons(()), *answer_doubts(cell.answers, is_cached=cell.state == "cached")],
+        doubts=[
+            *cell.doubts.reasons(()),
+            *answer_doubts(cell.answers, is_cached=cell.state == "cached"),
+            *partial,
+        ],
     )
 
 

@@ -210,12 +210,22 @@ def _cpu_s(engine: Engine) -> float:
 
 
 async def measure_rounds(
-    model: str, rounds: int, threads: int, cases_each: int, *, with_server: bool, say: Callable[[str], None]
-) -> tuple[list[Round], Together, CpuUse]:
-    """Measure every round, both together, and who used the processor meanwhile."""
+    model: str,
+    rounds: int,
+    threads: int,
+    cases_each: int,
+    *,
+    with_server: bool,
+    say: Callable[[str], None],
+    found: list[Round],
+) -> tuple[Together, CpuUse]:
+    """Measure every round, then both together, and who used the processor meanwhile.
+
+    Args:
+        found: gets each round as soon as it is measured.
+    """
     settings = load_settings()
     local = Catalog(ModelStore(settings.models_dir)).local(model)
-    found: list[Round] = []
     params = EngineParams(
         model_path=local.path,
         model_name=model,
@@ -251,7 +261,7 @@ async def measure_rounds(
             replace(params, parallel=2 * len(CASES), kept_sequences=5 * len(CASES))
         ) as shared:
             together = await measure_together(shared, [one.constrained for one in prepared], MAX_TOKENS // 2)
-    return found, together, use
+    return together, use
 
 
 def _say(text: str) -> None:
@@ -270,8 +280,9 @@ def main(
 ) -> None:
     """Measure structured output."""
     fingerprint = take_fingerprint({})
-    found, together, use = asyncio.run(
-        measure_rounds(model, rounds, threads, cases_each, with_server=with_server, say=_say)
+    found: list[Round] = []
+    together, use = asyncio.run(
+        measure_rounds(model, rounds, threads, cases_each, with_server=with_server, say=_say, found=found)
     )
     styles: tuple[Style, ...] = ("function call", "extraction")
     for style in styles:
