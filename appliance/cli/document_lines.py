@@ -28,6 +28,7 @@ class IngestLines:
         self._is_quiet = is_quiet
         self._is_terminal = sys.stderr.isatty() and not is_quiet
         self._shown_at_s = 0.0
+        self.results: list[FileResult] = []
 
     def on_wait(self, pid: int) -> None:
         """Say that another process is adding."""
@@ -44,6 +45,7 @@ class IngestLines:
 
     def on_file(self, result: FileResult) -> None:
         """Print what became of a file; unchanged ones are only counted."""
+        self.results.append(result)
         if self._is_quiet or (result.outcome == "unchanged" and not result.message):
             return
         if self._is_terminal:

@@ -81,31 +81,63 @@ def add_command(
     Files that did not change are left alone; a changed file takes the place of its old text. Ctrl+C stops
     after the file in work, and the same command goes on from there.
     """
-    from appliance.retrieval.files import find_files
-    from appliance.retrieval.watching import Watcher
-
     if watch and as_json:
         raise click.UsageError("--watch prints lines for as long as it runs; leave out --json")
-    chunking = _chunk_settings(strategy, max_tokens, overlap)
-    watcher = Watcher(paths) if watch else None
-    with open_library(invocation.settings(), chunking) as library, _stopping() as stop:
-        report = library.ingestion.add(
-            find_files(paths),
-            owner=LOCAL_OWNER,
-            collection=collection,
-            listener=IngestLines(is_quiet=as_json),
-            should_stop=stop.is_set,
-            retry_failed=retry_failed,
-        )
-        if not as_json:
-            click.echo(summary_line(report))
-        filled = None if no_vectors else _fill(library, stop, is_quiet=as_json)
-        if as_json:
-            click.echo(_report_json(report, filled))
-        if watcher is not None and not stop.is_set():
-            _follow(library, watcher, paths, collection, stop, fills_vectors=not no_vectors)
-            return EXIT_OK
-        return _exit_code(report, is_stopped=stop.is_set())
+    lines = IngestLines(is_quiet=as_json)
+    # The signal is taken before anything is imported or opened: an early Ctrl+C is told what came of it, too.
+    with _stopping() as stop:
+        try:
+            chunking = _chunk_settings(strategy, max_tokens, overlap)
+            watcher = _watcher(paths) if watch else None
+            with open_library(invocation.settings(), chunking) as library:
+                report = _added(library, paths, collection, lines, stop, retry_failed=retry_failed)
+                if not as_json:
+                    click.echo(summary_line(report))
+                filled = None if no_vectors else _fill(library, stop, is_quiet=as_json)
+                if as_json:
+                    click.echo(_report_json(report, filled))
+                if watcher is not None and not stop.is_set():
+                    _follow(library, watcher, paths, collection, stop, fills_vectors=not no_vectors)
+                    return EXIT_OK
+                return _exit_code(report, is_stopped=stop.is_set())
+        except KeyboardInterrupt:
+            return _stopped_at_once(lines, as_json=as_json)
+
+
+def _watcher(paths: Sequence[str]) -> Watcher:
+    from appliance.retrieval.watching import Watcher
+
+    return Watcher(paths)
+
+
+def _added(
+    library: Library,
+    paths: Sequence[str],
+    collection: str,
+    lines: IngestLines,
+    stop: threading.Event,
+    *,
+    retry_failed: bool,
+) -> IngestReport:
+    from appliance.retrieval.files import find_files
+
+    return library.ingestion.add(
+        find_files(paths),
+        owner=LOCAL_OWNER,
+        collection=collection,
+        listener=lines,
+        should_stop=stop.is_set,
+        retry_failed=retry_failed,
+    )
+
+
+def _stopped_at_once(lines: IngestLines, *, as_json: bool) -> int:
+    """Tell what was finished before a second Ctrl+C."""
+    from appliance.retrieval.ingest import IngestReport
+
+    report = IngestReport(results=tuple(lines.results), is_stopped=True)
+    click.echo(_report_json(report, None) if as_json else summary_line(report))
+    return EXIT_INTERRUPTED
 
 
 @click.command("docs")
@@ -167,7 +199,7 @@ def search_command(
 ) -> int:
     """Find the passages that answer a question."""
     from appliance.context.rewriting import Wordings
-    from appliance.retrieval.search import DENSE_SHARE, SearchRequest
+    from appliance.retrieval.search import SearchRequest
 
     request = SearchRequest(
         question=question,
@@ -175,7 +207,7 @@ def search_command(
         collections=collections,
         mode="dense" if mode == "dense" else "text" if mode == "text" else "hybrid",
         fusion="rrf" if fusion == "rrf" else "weighted",
-        dense_share=DENSE_SHARE if alpha is None else alpha,
+        dense_share=alpha,
         limit=limit,
         diversity=diversity,
         per_document=per_document,

@@ -188,15 +188,20 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return _flushed(code, is_debug=is_debug)
 
 
+_INTERRUPTED = "interrupted; what was finished stays, and the same command can be run again"
+
+
 def _exit_code(command: Callable[[], object], *, is_debug: bool) -> int:
     try:
         outcome = command()
     except click.exceptions.Abort:
+        click.echo(_INTERRUPTED, err=True)
         return EXIT_INTERRUPTED
     except click.ClickException as exc:
         exc.show()
         return exc.exit_code
     except KeyboardInterrupt:
+        click.echo(_INTERRUPTED, err=True)
         return EXIT_INTERRUPTED
     except SystemExit as exc:
         # click exits by itself for a broken pipe, with 1, and for shell completion, with 0.
