@@ -16,7 +16,6 @@ from appliance.config.settings import FactMode
 from appliance.core.clock import VirtualClock
 from appliance.core.errors import Failure, InvalidRequestError, ModelNotFoundError
 from appliance.core.events import Completed, StreamEvent, TextDelta
-from appliance.core.messages import Conversation
 from appliance.core.ports import Clock, Vector
 from appliance.core.requests import GenerateRequest, SamplingParams
 from appliance.core.usage import Timings, Usage
@@ -30,7 +29,7 @@ from appliance.memory.document_prompt import CODE
 from appliance.memory.document_scope import DocumentScope
 from appliance.memory.fact_recall import FactRecall
 from appliance.memory.facts import Facts
-from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding, branch_messages
+from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding, branch_conversation
 from appliance.memory.schema import CONVERSATIONS, FACTS
 from appliance.memory.turns import Chat, Turn
 from appliance.providers.script import ScriptedModel
@@ -140,7 +139,7 @@ class FixedLibrary:
 
         async def prepare(chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
             request = GenerateRequest(
-                conversation=Conversation(branch_messages(branch[-1:])), model=MODEL, prompt_id="documents"
+                conversation=branch_conversation(branch[-1:]), model=MODEL, prompt_id="documents"
             )
             return PreparedPrompt(
                 request=request, stream=stream, receipt_at_end=lambda: json.dumps({"documents": self.told})

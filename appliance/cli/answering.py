@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from time import perf_counter
 
 from appliance.cli.screen import AnswerScreen
 from appliance.core.answer import AnswerInProgress
+from appliance.core.clock import SystemClock
 from appliance.core.errors import CancelledRequestError
-from appliance.core.events import ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
+from appliance.core.events import StreamEvent
+from appliance.core.measured import Measured
 from appliance.core.requests import GenerateRequest
 from appliance.core.results import GenerateFailure, GenerateResult
-from appliance.core.usage import Timings
 from appliance.gateway import Gateway
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownAnswer:
-    """How an answer ended. An interrupted one keeps its partial text; nobody counted its tokens."""
+    """How an answer ended. An interrupted one keeps its partial text, and what was measured of it here."""
 
     result: GenerateResult
     is_interrupted: bool = False
@@ -36,39 +36,30 @@ async def answer_on_screen(
 async def events_on_screen(arriving: AsyncGenerator[StreamEvent], screen: AnswerScreen) -> ShownAnswer:
     """Show an answer whose events are made elsewhere; interrupted as `answer_on_screen` is."""
     answer = AnswerInProgress()
-    stopwatch = Stopwatch()
+    measured = Measured(SystemClock())
     try:
         async with aclosing(arriving) as events:
             async for event in events:
-                stopwatch.note(event)
+                measured.note(event)
                 answer.add(event)
                 screen.show(event)
     except asyncio.CancelledError:
         swallow_cancellation()
-        failure = CancelledRequestError("the answer was interrupted").to_failure()
-        partial = GenerateFailure(failure=failure, partial=answer.partial(), timings=stopwatch.timings())
-        return ShownAnswer(result=partial, is_interrupted=True)
+        return interrupted(answer, measured)
     finally:
         screen.finish()
     return ShownAnswer(result=answer.result())
 
 
-class Stopwatch:
-    """Times an answer from this side, for one that is interrupted."""
-
-    def __init__(self) -> None:
-        self._started_s = perf_counter()
-        self._first_delta_s: float | None = None
-
-    def note(self, event: StreamEvent) -> None:
-        """Take the time of the first delta."""
-        if self._first_delta_s is None and isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta):
-            self._first_delta_s = perf_counter()
-
-    def timings(self) -> Timings:
-        """Return what is known by now."""
-        ttft_s = 0.0 if self._first_delta_s is None else self._first_delta_s - self._started_s
-        return Timings(ttft_s=ttft_s, total_s=perf_counter() - self._started_s)
+def interrupted(answer: AnswerInProgress, measured: Measured) -> ShownAnswer:
+    """Return what came of an answer by the time it was interrupted."""
+    partial = GenerateFailure(
+        failure=CancelledRequestError("the answer was interrupted").to_failure(),
+        partial=answer.partial(),
+        usage=measured.usage,
+        timings=measured.timings(),
+    )
+    return ShownAnswer(result=partial, is_interrupted=True)
 
 
 def swallow_cancellation() -> None:

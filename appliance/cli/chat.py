@@ -180,6 +180,8 @@ class _Chat:
         match name:
             case "/retry":
                 self._answer(self._session.take_back(), "again")
+            case "/continue":
+                self._continue()
             case "/edit":
                 self._edit(argument)
             case "/ask":
@@ -208,13 +210,32 @@ class _Chat:
         shown = self._loop.run(self._asked(question, way))
         self._session.take(shown)
         self._show_sources()
+        self._tell_end(shown)
+
+    def _continue(self) -> None:
+        if self._scope is not None:
+            raise InvalidRequestError(
+                "an answer from documents cannot be continued", hint="/retry asks the documents again"
+            )
+        shown = self._loop.run(self._rest())
+        self._session.take_rest(shown)
+        self._tell_end(shown)
+
+    async def _rest(self) -> ShownAnswer:
+        if self._stored is not None:
+            return await self._stored.continue_answer(self._session, self._screen)
+        return await answer_on_screen(self._appliance.gateway, self._session.rest_request(), self._screen)
+
+    def _tell_end(self, shown: ShownAnswer) -> None:
         result = shown.result
+        goes_on = "" if self._scope is not None else "/continue goes on, "
         if shown.is_interrupted:
-            self._screen.note("interrupted; /retry asks again")
+            self._screen.note(f"interrupted; {goes_on}/retry asks again")
         elif isinstance(result, GenerateFailure):
             self._report(result.failure.message, result.failure.hint)
         elif result.finish_reason == "length":
-            self._screen.note(f"note: the answer was cut after {result.usage.output_tokens} tokens")
+            cut = f"note: the answer was cut after {result.usage.output_tokens} tokens"
+            self._screen.note(f"{cut}; {goes_on}/retry asks again")
         if self._shows_stats:
             self._screen.note(stats_line(shown))
 

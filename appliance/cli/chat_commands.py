@@ -26,7 +26,7 @@ class SlashCommand:
 
 
 def run_command(session: ChatSession, line: str, check_model: CheckModel) -> str:
-    """Run a command other than /retry and /exit, and return what to show.
+    """Run a command that asks nothing of the model, and return what to show.
 
     Raises:
         ApplianceError: the command is unknown or cannot be done.
@@ -122,6 +122,7 @@ COMMANDS: dict[str, SlashCommand] = {
     "/set": SlashCommand("/set [NAME [VALUE|none]]", "show or change how tokens are chosen", _set),
     "/stats": SlashCommand("/stats", "show tokens and times of the last answer", _stats),
     "/save": SlashCommand("/save FILE", "write the conversation to a .md or .json file", _save),
+    "/continue": SlashCommand("/continue", "go on with an answer that was stopped or cut off", _elsewhere),
     "/retry": SlashCommand("/retry", "answer the last question again", _elsewhere),
     "/edit": SlashCommand("/edit TEXT", "ask the last question in other words", _elsewhere),
     "/exit": SlashCommand("/exit", "leave", _elsewhere),

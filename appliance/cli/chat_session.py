@@ -61,6 +61,32 @@ class ChatSession:
         if self._is_last_kept:
             self._turns += [UserMessage(text=self._last_question), answer]
 
+    def rest_request(self) -> GenerateRequest:
+        """Make the request that goes on with the last answer, inside it.
+
+        Raises:
+            InvalidRequestError: there is none, or the model ended it itself.
+        """
+        if self.last_answer is None or not self._is_last_kept:
+            raise InvalidRequestError("there is no answer to continue yet")
+        result = self.last_answer.result
+        if isinstance(result, GenerateSuccess) and result.finish_reason != "length":
+            raise InvalidRequestError(
+                "this answer is whole: the model ended it itself", hint="ask for more, or /retry"
+            )
+        return GenerateRequest(
+            conversation=Conversation(self.messages, is_open=True), model=self.model, sampling=self.sampling
+        )
+
+    def take_rest(self, shown: ShownAnswer) -> None:
+        """Add what was written now to the last answer."""
+        self.last_answer = shown
+        if not self._is_last_kept:
+            return
+        before, rest = self._turns[-1], _written(shown.result)
+        assert isinstance(before, AssistantMessage)
+        self._turns[-1] = replace(before, text=before.text + rest.text)
+
     def take_back(self) -> str:
         """Remove the last answer and its question, and return the question.
 

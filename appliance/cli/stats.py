@@ -7,10 +7,10 @@ from appliance.core.handling import Handling
 
 
 def stats_line(shown: ShownAnswer) -> str:
-    """Say what an answer cost; tokens of an interrupted one were not counted, so none are said."""
+    """Say what an answer cost, also one that was interrupted."""
     usage, timings = shown.result.usage, shown.result.timings
     parts: list[str] = []
-    if not shown.is_interrupted:
+    if usage.input_tokens or not shown.is_interrupted:
         cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
         thinking = f" ({usage.reasoning_tokens} thinking)" if usage.reasoning_tokens else ""
         parts += [f"{usage.input_tokens} tokens in{cached}", f"{usage.output_tokens} out{thinking}"]

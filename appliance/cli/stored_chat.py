@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from appliance.cli.answering import ShownAnswer, Stopwatch, swallow_cancellation
+from appliance.cli.answering import ShownAnswer, interrupted, swallow_cancellation
 from appliance.cli.chat_session import ChatSession as Talk
 from appliance.cli.screen import AnswerScreen
 from appliance.config.settings import FactMode
 from appliance.core.answer import AnswerInProgress
-from appliance.core.errors import CancelledRequestError
-from appliance.core.results import GenerateFailure
+from appliance.core.clock import SystemClock
+from appliance.core.errors import InvalidRequestError
+from appliance.core.measured import Measured
 from appliance.gateway import Gateway
 from appliance.memory.chat_prompt import AnswerChoice, ChatPrompt, RecallFacts, no_facts
 from appliance.memory.conversations import Conversations
@@ -86,6 +87,13 @@ class StoredChat:
         """Ask the last question in other words, on a branch beside the old one."""
         return await self._shown(self._prepared(talk).edit(self._asked_id, question, prepare), screen)
 
+    async def continue_answer(self, talk: Talk, screen: AnswerScreen) -> ShownAnswer:
+        """Go on with the last answer, inside it; what is shown is the rest of it."""
+        if not self._answer_id:
+            raise InvalidRequestError("there is no answer to continue yet")
+        events = self._prepared(talk).continue_answer(self._answer_id)
+        return await self._shown(events, screen, answer_id=self._answer_id)
+
     def _prepared(self, talk: Talk) -> ChatSession:
         if self._choice is None or self._session is None:
             self._choice = AnswerChoice(model=talk.model, sampling=talk.sampling, memory=self._memory)
@@ -102,24 +110,24 @@ class StoredChat:
             self._chat = await asyncio.to_thread(chats.set_system_text, self._chat.id, talk.system)
         return self._chat
 
-    async def _shown(self, events: AsyncGenerator[ChatEvent, None], screen: AnswerScreen) -> ShownAnswer:
-        answer, stopwatch = AnswerInProgress(), Stopwatch()
-        self._answer_id = ""
+    async def _shown(
+        self, events: AsyncGenerator[ChatEvent, None], screen: AnswerScreen, *, answer_id: str = ""
+    ) -> ShownAnswer:
+        answer, measured = AnswerInProgress(), Measured(SystemClock())
+        self._answer_id = answer_id
         try:
             async with aclosing(events) as arriving:
                 async for event in arriving:
-                    self._show(event, answer, stopwatch, screen)
+                    self._show(event, answer, measured, screen)
         except asyncio.CancelledError:
             swallow_cancellation()
-            failure = CancelledRequestError("the answer was interrupted").to_failure()
-            partial = GenerateFailure(failure=failure, partial=answer.partial(), timings=stopwatch.timings())
-            return ShownAnswer(result=partial, is_interrupted=True)
+            return interrupted(answer, measured)
         finally:
             screen.finish()
         return ShownAnswer(result=answer.result())
 
     def _show(
-        self, event: ChatEvent, answer: AnswerInProgress, stopwatch: Stopwatch, screen: AnswerScreen
+        self, event: ChatEvent, answer: AnswerInProgress, measured: Measured, screen: AnswerScreen
     ) -> None:
         match event.kind:
             case "turn_saved":
@@ -131,6 +139,6 @@ class StoredChat:
             case "answer_begun" | "answer_saved":
                 self._answer_id = event.turn.id
             case _:
-                stopwatch.note(event)
+                measured.note(event)
                 answer.add(event)
                 screen.show(event)

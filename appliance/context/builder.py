@@ -29,7 +29,7 @@ from appliance.context.receipt import ContextReceipt, ReceiptEntry, SectionName,
 from appliance.context.selection import Candidate, SectionChoice
 from appliance.context.shortening import shorten_middle
 from appliance.core.errors import ContextOverflowError, InvalidRequestError
-from appliance.core.messages import Message, ToolMessage, UserMessage
+from appliance.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from appliance.core.requests import GenerateRequest
 
 _SHORTEST_TOOL_RESULT_TOKENS = 16
@@ -319,6 +319,8 @@ def _never_cut(label: str, tokens: int) -> ReceiptEntry:
 
 
 def _label(message: Message) -> str:
+    if isinstance(message, AssistantMessage) and not message.tool_calls:
+        return "the answer so far"
     return f"result of {message.name}" if isinstance(message, ToolMessage) else f"{message.kind} message"
 
 

@@ -53,7 +53,8 @@ class Exchange:
 class PromptParts:
     """Everything of one prompt. `passages` stand in the order they have in the prompt.
 
-    `after` are the messages behind the last question: tool calls and their results that await an answer.
+    `after` are the messages behind the last question: tool calls and their results that await an answer, or the
+    text so far of an open turn.
     """
 
     request: GenerateRequest
@@ -71,7 +72,8 @@ class PromptParts:
         turns = tuple(message for exchange in self.turns for message in exchange.messages)
         body = (*turns, *self._asking(), *self.after)
         messages = (*head, *_with_preamble(body, self._preamble()))
-        return replace(self.request, conversation=Conversation(messages))
+        is_open = bool(self.after) and isinstance(self.after[-1], AssistantMessage)
+        return replace(self.request, conversation=Conversation(messages, is_open=is_open))
 
     def _asking(self) -> tuple[Message, ...]:
         if self.question is None:

@@ -17,6 +17,7 @@ Capability = Literal[
     "streaming_usage",
     "logprobs",
     "raw_prompt",
+    "open_turn",
 ]
 
 Pooling = Literal["mean", "cls"]
@@ -41,7 +42,7 @@ class ModelCard:
     """What is known of a model before its weights are read. Zero or empty means not known.
 
     An embedder that tells questions from passages was trained with `query_prefix` and `passage_prefix` before
-    its texts.
+    its texts. `languages` are those an embedder was made for, in English words; none stands for many.
     """
 
     id: str
@@ -61,6 +62,7 @@ class ModelCard:
     query_prefix: str = ""
     passage_prefix: str = ""
     pooling: Pooling = "mean"
+    languages: tuple[str, ...] = ()
     is_verified_here: bool = False
 
     @property

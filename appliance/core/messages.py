@@ -65,18 +65,25 @@ Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 class Conversation:
     """A non-empty, well-formed list of messages that awaits the assistant's turn.
 
+    With `is_open` the last message is an assistant's turn that is not over: what is written next goes on inside
+    it, right behind its last character.
+
     Raises:
         InvalidRequestError: it is empty, a system message is not first, an assistant turn follows an
-            assistant turn, a tool message answers no open call, or nothing awaits an answer.
+            assistant turn, a tool message answers no open call, nothing awaits an answer, or what is said to be
+            an open turn is none.
     """
 
     messages: tuple[Message, ...]
+    is_open: bool = False
 
     def __post_init__(self) -> None:
         if not self.messages:
             raise InvalidRequestError("a conversation needs at least one message")
         _check_order(self.messages)
-        if self.messages[-1].kind in ("system", "assistant"):
+        if self.is_open:
+            _check_can_go_on(self.messages[-1])
+        elif self.messages[-1].kind in ("system", "assistant"):
             raise InvalidRequestError(
                 f"the last message is of the {self.messages[-1].kind}; nothing awaits an answer",
                 hint="end the conversation with a user or tool message",
@@ -88,10 +95,33 @@ class Conversation:
         return cls(tuple(messages))
 
     @property
+    def open_turn(self) -> AssistantMessage | None:
+        """The assistant's turn that is to be gone on with, or None."""
+        last = self.messages[-1]
+        return last if self.is_open and isinstance(last, AssistantMessage) else None
+
+    @property
     def system_text(self) -> str:
         """The system message's text, or an empty string."""
         first = self.messages[0]
         return first.text if isinstance(first, SystemMessage) else ""
+
+
+def _check_can_go_on(last: Message) -> None:
+    if not isinstance(last, AssistantMessage):
+        raise InvalidRequestError(
+            f"the last message is of the {last.kind}; only a turn of the assistant can be gone on with",
+            hint="end the conversation with the assistant's text so far, or ask for a new turn",
+        )
+    if last.tool_calls:
+        raise InvalidRequestError(
+            "the last message calls tools; a turn that ended with a call cannot be gone on with",
+            hint="add the results of the calls and ask for a new turn",
+        )
+    if not last.text:
+        raise InvalidRequestError(
+            "the last message has no text to go on with", hint="leave it out and ask for a new turn"
+        )
 
 
 def _check_order(messages: tuple[Message, ...]) -> None:

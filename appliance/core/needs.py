@@ -19,6 +19,7 @@ _PLAIN: dict[Capability, str] = {
     "streaming_usage": "count tokens while it answers",
     "logprobs": "give log probabilities",
     "raw_prompt": "continue a text without a chat template",
+    "open_turn": "go on inside an answer that was cut off",
 }
 
 
@@ -31,6 +32,8 @@ def needs_of(request: GenerateRequest) -> frozenset[Capability]:
         needs.add("logprobs")
     if request.is_raw:
         needs.add("raw_prompt")
+    if request.conversation.is_open:
+        needs.add("open_turn")
     speaks_of_tools = any(
         isinstance(message, ToolMessage) or (isinstance(message, AssistantMessage) and message.tool_calls)
         for message in request.conversation.messages

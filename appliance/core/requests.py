@@ -162,7 +162,8 @@ class GenerateRequest:
     """One call for an answer. `owner` scopes every cache: nothing is shared across owners. `model` names a
     model, or a route of the configuration; `routing` says which candidates will do. `conversation_id` is
     the stored chat it belongs to, so that what is recorded of it can be forgotten with the chat. With `is_raw`
-    the text of the one user message is continued as it stands, without the model's chat template.
+    the text of the one user message is continued as it stands, without the model's chat template. An open
+    conversation asks for the rest of its last turn: the answer's events hold only what is new.
     """
 
     conversation: Conversation
@@ -191,11 +192,25 @@ class GenerateRequest:
                 "a raw prompt is one text, with no instructions, tools or output format", hint="ask as a chat"
             )
         self._check_tools()
+        if self.conversation.is_open:
+            self._check_free_to_go_on()
 
     @property
     def _is_plain_text(self) -> bool:
         kinds = [message.kind for message in self.conversation.messages]
         return kinds == ["user"] and not self.tools and self.output.kind == "text"
+
+    def _check_free_to_go_on(self) -> None:
+        """An output format or a forced call holds an answer from its first character on."""
+        if self.output.kind != "text":
+            raise InvalidRequestError(
+                "an answer with an output format cannot go on inside an open turn",
+                hint="ask for the whole answer again, or leave the format out",
+            )
+        if self.tool_choice == "required" or isinstance(self.tool_choice, NamedTool):
+            raise InvalidRequestError(
+                "a tool call cannot be forced inside an open turn", hint="use tool_choice auto or none"
+            )
 
     def _check_tools(self) -> None:
         names = [tool.name for tool in self.tools]

@@ -121,8 +121,15 @@ class ChatTemplate:
         """Whether the template shows tools to the model."""
         return "tools" in self.source
 
-    def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> list[PromptPiece]:
-        """Render a conversation up to the point where the assistant's turn begins.
+    def pieces_of(self, text: str) -> list[PromptPiece]:
+        """Return a text that stands in a prompt as it is, as pieces; no part of it yields a control token."""
+        shield = _Shield(self._guarded)
+        return shield.split(shield.guard_text(text))
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, opens_turn: bool = True
+    ) -> list[PromptPiece]:
+        """Render a conversation, and with `opens_turn` up to the point where the assistant's turn begins.
 
         Raises:
             InvalidRequestError: the template refuses the conversation.
@@ -136,7 +143,7 @@ class ChatTemplate:
             {
                 "messages": wire_messages,
                 "tools": wire_tools,
-                "add_generation_prompt": True,
+                "add_generation_prompt": opens_turn,
                 "bos_token": self._bos,
                 "eos_token": self._eos,
             },
@@ -206,14 +213,14 @@ class _Shield:
 
     def guard(self, value: Json) -> Json:
         if isinstance(value, str):
-            return self._guard_text(value)
+            return self.guard_text(value)
         if isinstance(value, list):
             return [self.guard(item) for item in value]
         if isinstance(value, dict):
-            return {self._guard_text(key): self.guard(item) for key, item in value.items()}
+            return {self.guard_text(key): self.guard(item) for key, item in value.items()}
         return value
 
-    def _guard_text(self, text: str) -> str:
+    def guard_text(self, text: str) -> str:
         if self._guarded is None:
             return text
         return self._guarded.sub(self._placeholder, text)

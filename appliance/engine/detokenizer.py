@@ -25,11 +25,15 @@ class Utf8Stream:
 
 
 class StopFilter:
-    """Ends the text before the first stop string; holds back what may turn out to be the start of one."""
+    """Ends the text before the first stop string; holds back what may turn out to be the start of one.
 
-    def __init__(self, stop: Sequence[str]) -> None:
+    `before` is a text that was shown already and that this one goes on with: a stop string may begin in it.
+    """
+
+    def __init__(self, stop: Sequence[str], *, before: str = "") -> None:
         self._stop = tuple(stop)
-        self._held = ""
+        self._held = before[len(before) - self._kept(before) :]
+        self._shown = len(self._held)
         self.is_stopped = False
 
     def push(self, text: str) -> str:
@@ -37,19 +41,25 @@ class StopFilter:
         if not self._stop or not text:
             return text
         text = self._held + text
+        shown, self._shown = self._shown, 0
         position = self._find_stop(text)
         if position >= 0:
             self.is_stopped = True
             self._held = ""
-            return text[:position]
-        keep = max(overlap(text, stop) for stop in self._stop)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
+            return text[shown:position]
+        cut = len(text) - self._kept(text)
+        self._held = text[cut:]
+        self._shown = max(0, shown - cut)
+        return text[shown:cut]
 
     def flush(self) -> str:
         """End the text; return what was held back."""
-        held, self._held = self._held, ""
+        held, self._held = self._held[self._shown :], ""
         return held
+
+    def _kept(self, text: str) -> int:
+        """Count the characters at the end that a stop string may begin with."""
+        return max((overlap(text, stop) for stop in self._stop), default=0)
 
     def _find_stop(self, text: str) -> int:
         positions = [position for stop in self._stop if (position := text.find(stop)) >= 0]

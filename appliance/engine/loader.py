@@ -15,6 +15,7 @@ from appliance.core.requests import GenerateRequest
 from appliance.engine import native
 from appliance.engine.chat_template import ChatTemplate, PromptPiece
 from appliance.engine.native import Context, Model
+from appliance.engine.open_turn import render_open
 from appliance.engine.params import EngineInfo, EngineParams
 from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.prefix_store import PrefixStore
@@ -47,8 +48,10 @@ class LoadedModel:
         tools = request.tools if may_call_tools(request) else ()
         if not shows_tools(self.template.source):
             messages, tools = with_tools_told(messages, tools), ()
-        pieces = self.template.render(messages, tools)
         tags = self.info.reasoning_tags
+        if request.conversation.is_open:
+            return self.tokenizer.tokenize_open(render_open(self.template, messages, tools, tags)), False
+        pieces = self.template.render(messages, tools)
         is_open = tags is not None and bool(pieces) and pieces[-1].text.rstrip().endswith(tags[0])
         return self.tokenizer.tokenize(pieces), is_open
 
@@ -76,7 +79,7 @@ class LoadedModel:
             emit=emit,
             arrived_s=arrived_s,
             thinking_is_open=thinking_is_open,
-            reasoning_tags=None if request.is_raw else self.info.reasoning_tags,
+            reasoning_tags=self.info.reasoning_tags if _may_think(request) else None,
             admitted=command.admitted,
             calls=_call_splitter(request) if may_call_tools(request) else None,
         )
@@ -146,6 +149,11 @@ def default_threads() -> int:
     physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else physical
     return max(1, min(physical, allowed))
+
+
+def _may_think(request: GenerateRequest) -> bool:
+    """The thinking stands at the beginning of a turn; an open one has its beginning."""
+    return not (request.is_raw or request.conversation.is_open)
 
 
 def _call_splitter(request: GenerateRequest) -> CallSplitter:

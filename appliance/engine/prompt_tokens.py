@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from appliance.engine.chat_template import PromptPiece
+from appliance.engine.open_turn import OpenPrompt
 
 
 class TextTokenizer(Protocol):
@@ -20,6 +21,7 @@ class TextTokenizer(Protocol):
     def is_user_defined(self, token: int) -> bool: ...
     def is_end(self, token: int) -> bool: ...
     def token_text(self, token: int) -> str: ...
+    def piece(self, token: int) -> bytes: ...
 
 
 class PromptTokenizer:
@@ -59,6 +61,22 @@ class PromptTokenizer:
         if vocabulary.adds_bos and vocabulary.bos >= 0 and not has_bos:
             tokens.insert(0, vocabulary.bos)
         return tokens
+
+    def tokenize_open(self, prompt: OpenPrompt) -> list[int]:
+        """Tokenise a prompt that ends inside the assistant's turn.
+
+        The turn's text is tokenised by itself, as the model wrote it. A vocabulary that puts a space before the
+        first word of any text would then add one that nobody wrote; there it is tokenised with what is before it.
+        """
+        before, text = list(prompt.before), list(prompt.text)
+        if self._adds_space and before and text and not (before[-1].is_literal or text[0].is_literal):
+            text[0] = PromptPiece(before.pop().text + text[0].text, is_literal=False)
+        return self.tokenize([*before, *text])
+
+    @property
+    def _adds_space(self) -> bool:
+        tokens = self._vocabulary.tokenize("x")
+        return bool(tokens) and self._vocabulary.piece(tokens[0]).startswith(b" ")
 
     def _tokenize_literal(self, text: str) -> list[int]:
         vocabulary = self._vocabulary

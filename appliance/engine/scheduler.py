@@ -26,6 +26,7 @@ from appliance.engine.native import Batch, Context, Vocabulary
 from appliance.engine.params import EngineParams
 from appliance.engine.prefix_cache import PrefixCache, PrefixSource
 from appliance.engine.sampler import Sampler
+from appliance.engine.seam import OwedTokens
 from appliance.engine.slots import Job, Slot
 from appliance.engine.threads import ThreadGovernor
 
@@ -85,6 +86,7 @@ class Scheduler:
         self.prefilling_id: int | None = None
         self._oldest_first = False
         self._formats = FormatCompiler(vocabulary)
+        self._owed = OwedTokens(vocabulary)
 
     @property
     def is_idle(self) -> bool:
@@ -330,15 +332,20 @@ class Scheduler:
         self.counters.decoded_tokens += 1
         row = rows[0]
         chosen = slot.logprobs.read(row) if slot.logprobs else None
-        token = slot.take_forced()
-        if token is None:
-            token = slot.sampler.choose(self._context, row, slot.batch_index)
-        else:
-            slot.sampler.accept(token)
+        token = self._choose(slot, row)
         if not isfinite(row[token]):
             slot.fail(_NO_NUMBERS.to_failure())
             return
         slot.push_token(token, chosen(token) if chosen else None)
+
+    def _choose(self, slot: Slot, row: NDArray[np.float32]) -> int:
+        forced = slot.take_forced()
+        if forced is not None:
+            slot.sampler.accept(forced)
+            return forced
+        if slot.owed:
+            return slot.sampler.choose_from_row(self._owed.masked(row, slot.owed))
+        return slot.sampler.choose(self._context, row, slot.batch_index)
 
     def _retire(self) -> None:
         if not any(slot.is_finished for slot in self._slots):

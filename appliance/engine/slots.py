@@ -29,6 +29,7 @@ from appliance.engine.logprobs import LogprobLedger, LogprobReader
 from appliance.engine.native import Vocabulary
 from appliance.engine.reasoning import ReasoningParser
 from appliance.engine.sampler import Sampler
+from appliance.engine.seam import owed_by, paid
 from appliance.engine.tool_calls import CallSplitter
 from appliance.structured.admission import Admitted
 from appliance.structured.compiler import CompiledFormat
@@ -95,6 +96,7 @@ class Slot:
     first_plan: Plan | None = None
     output_row: int = -1
     output_count: int = 0
+    owed: bytes = b""
     batch_index: int = -1
     batch_tokens: int = 0
     constrained: ConstrainedText | None = None
@@ -113,7 +115,11 @@ class Slot:
 
     def __post_init__(self) -> None:
         self.tokens = list(self.job.prompt)
-        self._stop = StopFilter(self.job.request.sampling.stop)
+        self.owed = owed_by(self.job.request.conversation.open_turn)
+        open_turn = self.job.request.conversation.open_turn
+        self._stop = StopFilter(
+            self.job.request.sampling.stop, before=open_turn.text if open_turn is not None else ""
+        )
         top = self.job.request.sampling.top_logprobs
         self.logprobs = None if top is None else LogprobReader(self.vocabulary, top)
         if self.job.calls is not None:
@@ -268,7 +274,7 @@ class Slot:
         if logprob is not None and self.job.admitted is None:
             self._ledger.add(logprob)
         read_piece = self.vocabulary.special_piece if token in self._tag_tokens else self.vocabulary.piece
-        self._show(self._utf8.push(read_piece(token)))
+        self._show(self._utf8.push(self._without_owed(read_piece(token))))
         if self._stop.is_stopped:
             self.finish("stop")
         elif self.output_tokens >= self.job.room_tokens:
@@ -277,6 +283,14 @@ class Slot:
             self._constrain_after_thinking()
         if not self.is_finished and self.output_tokens % _TOKENS_BETWEEN_REPORTS == 1:
             self.job.emit(UsageReported(usage=self.usage()))
+
+    def _without_owed(self, piece: bytes) -> bytes:
+        if not self.owed:
+            return piece
+        new, left = paid(self.owed, piece)
+        self._read_characters += len(self.owed) - len(left)
+        self.owed = left
+        return new
 
     def _constrain_after_thinking(self) -> None:
         """Begin the constrained text when the thinking is over, or when it turns out that there is none."""
@@ -327,7 +341,7 @@ class Slot:
     def finish(self, reason: FinishReason) -> None:
         """End the answer for a reason; what was held back is shown where it belongs to the answer."""
         if not self._stop.is_stopped:
-            self._flush()
+            self._flush(is_whole=reason == "stop")
         self.is_finished = True
         self.job.emit(
             Completed(
@@ -338,10 +352,14 @@ class Slot:
             )
         )
 
-    def _flush(self) -> None:
+    def _flush(self, *, is_whole: bool) -> None:
+        """Show what was held back. Half a character at the end of an answer that was cut off is no text yet:
+        who goes on with the answer lets the model write it whole.
+        """
         if self.job.admitted is not None:
             return
-        self._show(self._utf8.flush())
+        if is_whole:
+            self._show(self._utf8.flush())
         if self._reasoning is not None:
             rest = self._reasoning.flush()
             if rest.reasoning:

@@ -131,8 +131,8 @@ def _with_system(conversation: Conversation, text: str) -> Conversation:
     first = conversation.messages[0]
     if isinstance(first, SystemMessage):
         joined = f"{first.text}\n\n{text}" if first.text else text
-        return Conversation((SystemMessage(text=joined), *conversation.messages[1:]))
-    return Conversation((SystemMessage(text=text), *conversation.messages))
+        return replace(conversation, messages=(SystemMessage(text=joined), *conversation.messages[1:]))
+    return replace(conversation, messages=(SystemMessage(text=text), *conversation.messages))
 
 
 def _choice_problem(request: GenerateRequest, names: list[str]) -> str:

@@ -17,7 +17,7 @@ from appliance.core.messages import Conversation, Message, SystemMessage, UserMe
 from appliance.core.requests import GenerateRequest, SamplingParams
 from appliance.gateway import Gateway
 from appliance.memory.conversations import Conversations
-from appliance.memory.prompt import PreparedPrompt, ReportFolding
+from appliance.memory.prompt import PreparedPrompt, ReportFolding, conversation_on
 from appliance.memory.short_term import (
     Exchange,
     HybridMemory,
@@ -76,7 +76,7 @@ class ChatPrompt:
         self._summariser = ConversationSummariser(gateway, self._counter)
 
     async def __call__(self, chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
-        """Prepare the request that answers the last turn.
+        """Prepare the request that answers the last turn, or goes on with it where that is an answer itself.
 
         Raises:
             ContextOverflowError: the last question does not fit, or with full memory the whole does not.
@@ -166,7 +166,7 @@ class _Room:
 
     def request_of(self, messages: tuple[Message, ...]) -> GenerateRequest:
         """Return the request with other messages."""
-        return replace(self.bare, conversation=Conversation(messages))
+        return replace(self.bare, conversation=conversation_on(self.branch, messages))
 
     async def select(self, summary: Summary | None) -> MemoryView:
         """Apply the policy."""

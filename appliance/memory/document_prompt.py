@@ -13,7 +13,6 @@ from dataclasses import asdict, replace
 from appliance.context.answers import DocumentAnswer
 from appliance.context.asking import DocumentAsker, PreparedQuestion
 from appliance.context.question import DocumentQuestion
-from appliance.context.wording import PROMPT_ID
 from appliance.core.errors import InvalidRequestError
 from appliance.core.events import (
     Completed,
@@ -28,15 +27,10 @@ from appliance.core.requests import LOCAL_OWNER, GenerateRequest, SamplingParams
 from appliance.core.usage import Timings, Usage
 from appliance.memory.document_scope import DocumentScope
 from appliance.memory.prompt import PreparedPrompt, ReportFolding
-from appliance.memory.turns import Chat, SentRequest, Turn
+from appliance.memory.turns import Chat, Turn
 
 CODE = ModelIdentity(provider="appliance", name="documents, no model asked")
 """Who answers when the documents hold too little to ask a model."""
-
-
-def is_from_documents(sent: SentRequest) -> bool:
-    """Whether an answer was made from documents."""
-    return sent.prompt_id == PROMPT_ID
 
 
 class DocumentPrompt:

@@ -174,20 +174,18 @@ class _Insertion:
             id=self._new_ids[portable.turn.id],
             chat_id=self._chat_id,
             parent_id=self._new_id(portable.turn.parent_id),
-            continues_id=self._new_id(portable.turn.continues_id),
             state="stopped" if portable.turn.state == "partial" else portable.turn.state,
             text=storable(portable.turn.text),
         )
         sequence: int
         (sequence,) = self._connection.execute(
             "INSERT INTO turns (id, owner, chat_id, parent_id, role, state, text, reasoning, "
-            "tool_calls_json, tool_call_id, tool_name, created_at_s, continues_id) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING sequence",
+            "tool_calls_json, tool_call_id, tool_name, created_at_s) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING sequence",
             (
                 turn.id, self._owner, turn.chat_id, turn.parent_id, turn.role, turn.state, turn.text,
                 storable(turn.reasoning), storable(to_json(turn.tool_calls, tuple[ToolCall, ...])),
                 storable(turn.tool_call_id), storable(turn.tool_name), turn.created_at_s or self._now_s,
-                turn.continues_id,
             ),
         ).fetchone()  # fmt: skip
         self._turns[turn.id] = turn

@@ -15,7 +15,7 @@ from appliance.core.events import ModelIdentity, ReasoningDelta, TextDelta, Tool
 from appliance.core.messages import ToolCall
 from appliance.core.ports import Clock
 from appliance.core.usage import FinishReason, Timings, Usage
-from appliance.memory.codec import storable, to_json
+from appliance.memory.codec import from_json, storable, to_json
 from appliance.memory.rows import AnswerDelta, read_pieces
 from appliance.memory.turns import TurnState
 from appliance.memory.words import indexed_text
@@ -116,13 +116,17 @@ def end_answer(connection: sqlite3.Connection, turn_id: str, end: AnswerEnd, *, 
     if row is None:
         raise _answer_gone()
     connection.execute("DELETE FROM answer_pieces WHERE turn_id = ?", (turn_id,))
+    before = connection.execute(
+        "SELECT usage_json, timings_json FROM answers WHERE turn_id = ?", (turn_id,)
+    ).fetchone()
+    usage, timings = _with_earlier_part(before, end)
     connection.execute(
-        "UPDATE answers SET model_json = ?, usage_json = ?, timings_json = ?, finish_reason = ?, "
-        "failure_json = ?, receipt_json = ifnull(nullif(?, ''), receipt_json) WHERE turn_id = ?",
+        "UPDATE answers SET model_json = ifnull(nullif(?, ''), model_json), usage_json = ?, timings_json = ?, "
+        "finish_reason = ?, failure_json = ?, receipt_json = ifnull(nullif(?, ''), receipt_json) WHERE turn_id = ?",
         (
             to_json(end.model, ModelIdentity) if end.model else "",
-            to_json(end.usage, Usage),
-            to_json(end.timings, Timings),
+            to_json(usage, Usage),
+            to_json(timings, Timings),
             end.finish_reason or "",
             to_json(end.failure, Failure) if end.failure else "",
             storable(end.receipt_json),
@@ -130,6 +134,14 @@ def end_answer(connection: sqlite3.Connection, turn_id: str, end: AnswerEnd, *, 
         ),
     )
     index_turn(connection, row[0], row[1])
+
+
+def _with_earlier_part(before: tuple[str, str] | None, end: AnswerEnd) -> tuple[Usage, Timings]:
+    """Add tokens and times to those of the part of an answer that was written before it was gone on with."""
+    usage_json, timings_json = before or ("", "")
+    usage = from_json(usage_json, Usage, "usage") if usage_json else Usage()
+    timings = from_json(timings_json, Timings, "timing") if timings_json else Timings()
+    return usage.gone_on_with(end.usage), timings.gone_on_with(end.timings)
 
 
 def index_turn(connection: sqlite3.Connection, sequence: int, text: str) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.core.events import StreamEvent
-from appliance.core.messages import Message
+from appliance.core.messages import AssistantMessage, Conversation, Message, SystemMessage
 from appliance.core.requests import GenerateRequest
 from appliance.memory.short_term import exchanges_of
 from appliance.memory.turns import Chat, Summary, Turn
@@ -34,9 +34,25 @@ class PreparedPrompt:
 
 
 PreparePrompt = Callable[[Chat, Sequence[Turn], ReportFolding], Awaitable[PreparedPrompt]]
-"""Makes the request that answers the last turn of a branch. May raise ApplianceError."""
+"""Makes the request that answers the last turn of a branch, or goes on with it where that is an answer itself.
+
+May raise ApplianceError.
+"""
 
 
-def branch_messages(branch: Sequence[Turn]) -> tuple[Message, ...]:
-    """Return a branch as messages with nothing folded."""
-    return tuple(message for exchange in exchanges_of(branch) for message in exchange.messages)
+def branch_conversation(branch: Sequence[Turn], *, system_text: str = "") -> Conversation:
+    """Return a branch as a conversation with nothing folded."""
+    system: tuple[Message, ...] = (SystemMessage(text=system_text),) if system_text else ()
+    said = (message for exchange in exchanges_of(branch) for message in exchange.messages)
+    return conversation_on(branch, (*system, *said))
+
+
+def conversation_on(branch: Sequence[Turn], messages: tuple[Message, ...]) -> Conversation:
+    """Return messages of a branch as a conversation; where an answer is its last turn, that is open.
+
+    The thinking of earlier answers is not sent again; that of the open one led to what is written next.
+    """
+    last = messages[-1]
+    if not isinstance(last, AssistantMessage):
+        return Conversation(messages)
+    return Conversation((*messages[:-1], replace(last, reasoning=branch[-1].reasoning)), is_open=True)

@@ -24,7 +24,7 @@ CHAT_COLUMNS = (
 TURN_COLUMNS = (
     "turns.id, turns.chat_id, turns.parent_id, turns.sequence, turns.role, turns.state, turns.text, "
     "turns.created_at_s, turns.reasoning, turns.tool_calls_json, turns.tool_call_id, turns.tool_name, "
-    "turns.continues_id, turns.writer, answers.model_json, answers.usage_json, answers.timings_json, "
+    "turns.writer, answers.model_json, answers.usage_json, answers.timings_json, "
     "answers.finish_reason, answers.failure_json"
 )
 TURNS = "turns LEFT JOIN answers ON answers.turn_id = turns.id"
@@ -33,7 +33,7 @@ SUMMARY_COLUMNS = "id, chat_id, last_turn_id, covered_turn_ids_json, text, made_
 ChatRow = tuple[str, str, str, float, float, int, float | None, float | None, str | None, str, int]
 SummaryRow = tuple[str, str, str, str, str, str, float]
 _TurnRow = tuple[
-    str, str, str | None, int, Role, TurnState, str, float, str, str, str, str, str | None, str,
+    str, str, str | None, int, Role, TurnState, str, float, str, str, str, str, str,
     str | None, str | None, str | None, FinishReason | str | None, str | None,
 ]  # fmt: skip
 
@@ -94,7 +94,7 @@ def _turn_of(connection: sqlite3.Connection, row: _TurnRow) -> Turn:
     if state == "partial":
         pieces = read_pieces(connection, row[0])
         text, reasoning = text + pieces.text, reasoning + pieces.reasoning
-        state = "partial" if is_alive(row[13]) else "stopped"
+        state = "partial" if is_alive(row[12]) else "stopped"
     return Turn(
         id=row[0],
         chat_id=row[1],
@@ -108,13 +108,12 @@ def _turn_of(connection: sqlite3.Connection, row: _TurnRow) -> Turn:
         tool_calls=from_json(row[9], tuple[ToolCall, ...], "tool call") if row[9] != "[]" else (),
         tool_call_id=row[10],
         tool_name=row[11],
-        continues_id=row[12],
-        answer=None if row[14] is None else _answer_of(row),
+        answer=None if row[13] is None else _answer_of(row),
     )
 
 
 def _answer_of(row: _TurnRow) -> AnswerRecord:
-    _, _, _, _, _, _, _, _, _, _, _, _, _, _, model, usage, timings, finish_reason, failure = row
+    _, _, _, _, _, _, _, _, _, _, _, _, _, model, usage, timings, finish_reason, failure = row
     return AnswerRecord(
         model=from_json(model, ModelIdentity, "model identity") if model else None,
         usage=from_json(usage, Usage, "usage") if usage else Usage(),

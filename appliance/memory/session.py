@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from appliance.core.clock import SystemClock
 from appliance.core.errors import CancelledRequestError, InvalidRequestError
-from appliance.core.messages import AssistantMessage, Conversation, Message, UserMessage
 from appliance.core.ports import Clock
 from appliance.core.requests import GenerateRequest
+from appliance.memory.continuing import answer_to_continue
 from appliance.memory.conversations import Conversations
 from appliance.memory.events import (
     AnswerBegun,
@@ -31,10 +31,6 @@ from appliance.memory.events import (
 from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding, StreamAnswer
 from appliance.memory.turns import SentRequest, Turn
 from appliance.memory.writing import AnswerWriting, drop
-
-CONTINUE_INSTRUCTION = (
-    "Your last answer was cut off. Continue it exactly where it ends. Repeat nothing and add no introduction."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,14 +140,10 @@ class ChatSession:
     def continue_answer(
         self, turn_id: str, prepare: PreparePrompt | None = None
     ) -> AsyncGenerator[ChatEvent, None]:
-        """Go on with a stopped answer. The whole is a new turn beside it, beginning with the same text."""
+        """Go on with an answer that was cut off, inside it: what is written now is added to its text."""
 
         async def plan() -> _Plan:
-            turn = await asyncio.to_thread(self.conversations.turns.get, turn_id)
-            if turn.role != "assistant" or turn.parent_id is None or not turn.text:
-                raise InvalidRequestError("there is no text of an answer to continue")
-            if turn.state == "partial":
-                raise InvalidRequestError("this answer is still being written")
+            turn = await asyncio.to_thread(answer_to_continue, self.conversations.turns, turn_id)
             return _Plan(chat_id=turn.chat_id, parent_id=turn.parent_id, continues=turn, prepare=prepare)
 
         return self._run(plan)
@@ -192,12 +184,7 @@ class ChatSession:
     ) -> AsyncGenerator[ChatEvent, None]:
         request = dataclasses.replace(self._with_seed(prepared.request), conversation_id=plan.chat_id)
         turn = await asyncio.to_thread(
-            self.conversations.turns.begin_answer,
-            plan.chat_id,
-            SentRequest.of(request),
-            parent_id=parent_id,
-            receipt_json=prepared.receipt_json,
-            continues=plan.continues,
+            self._begin, plan, parent_id, SentRequest.of(request), prepared.receipt_json
         )
         journal = self.conversations.turns.journal(turn.id, self._clock)
         stream = prepared.stream or self._stream
@@ -218,6 +205,12 @@ class ChatSession:
             if not writing.end_now():
                 self._late_ends.append(writing)
         yield AnswerSaved(turn=await asyncio.to_thread(self.conversations.turns.get, turn.id))
+
+    def _begin(self, plan: _Plan, parent_id: str, sent: SentRequest, receipt_json: str) -> Turn:
+        turns = self.conversations.turns
+        if plan.continues is not None:
+            return turns.reopen_answer(plan.continues, sent, receipt_json=receipt_json)
+        return turns.begin_answer(plan.chat_id, sent, parent_id=parent_id, receipt_json=receipt_json)
 
     async def _store_late_ends(self) -> None:
         """Mark answers ended whose end could not be stored when it came, as on a full disk."""
@@ -249,9 +242,9 @@ class ChatSession:
 
     async def _prepare_plan(self, plan: _Plan, parent_id: str, on_folding: ReportFolding) -> PreparedPrompt:
         chat = await asyncio.to_thread(self.conversations.chats.get, plan.chat_id)
-        branch = await asyncio.to_thread(self.conversations.turns.branch, parent_id)
-        prepared = await (plan.prepare or self._prepare)(chat, branch, on_folding)
-        return _to_continue(prepared, plan.continues.text) if plan.continues else prepared
+        leaf_id = plan.continues.id if plan.continues else parent_id
+        branch = await asyncio.to_thread(self.conversations.turns.branch, leaf_id)
+        return await (plan.prepare or self._prepare)(chat, branch, on_folding)
 
     def _check_free(self, chat_id: str) -> None:
         if self.is_answering(chat_id):
@@ -267,7 +260,7 @@ class ChatSession:
 
     def _as_request(self, sent: SentRequest) -> GenerateRequest:
         return GenerateRequest(
-            conversation=Conversation(sent.messages),
+            conversation=sent.conversation,
             model=sent.model,
             sampling=sent.sampling,
             output=sent.output,
@@ -277,13 +270,3 @@ class ChatSession:
             prompt_id=sent.prompt_id,
             prompt_version=sent.prompt_version,
         )
-
-
-def _to_continue(prepared: PreparedPrompt, text: str) -> PreparedPrompt:
-    messages: Sequence[Message] = (
-        *prepared.request.conversation.messages,
-        AssistantMessage(text=text),
-        UserMessage(text=CONTINUE_INSTRUCTION),
-    )
-    request = dataclasses.replace(prepared.request, conversation=Conversation(tuple(messages)))
-    return dataclasses.replace(prepared, request=request)

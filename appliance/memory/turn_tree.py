@@ -1,4 +1,7 @@
-"""The tree of turns of a chat: add, branch, walk, and what made each answer. Turns are never changed."""
+"""The tree of turns of a chat: add, branch, walk, and what made each answer.
+
+What a turn says is never changed; an answer that was cut off may get longer while it is the last of its branch.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ import uuid
 from collections.abc import Callable, Iterable
 
 from appliance.core.errors import InvalidRequestError
-from appliance.core.messages import ToolMessage
+from appliance.core.messages import AssistantMessage, ToolMessage
 from appliance.core.ports import Clock
 from appliance.core.requests import LOCAL_OWNER
 from appliance.memory.chats import index_title, no_such_chat, title_from
 from appliance.memory.codec import storable
-from appliance.memory.journal import AnswerJournal, index_turn
+from appliance.memory.journal import AnswerJournal, index_turn, stop_unfinished_answers
 from appliance.memory.rows import TURN_COLUMNS, TURNS, turns_of
 from appliance.memory.sent import decode_request, encode_request
 from appliance.memory.turns import Branches, Role, SentRequest, Turn, TurnState
@@ -79,13 +82,13 @@ class TurnTree:
         *,
         parent_id: str,
         receipt_json: str = "",
-        continues: Turn | None = None,
     ) -> Turn:
-        """Store an empty partial answer with all that is needed to run it again, and show its branch.
+        """Store a partial answer with all that is needed to run it again, and show its branch.
 
-        `continues` is a stopped answer whose text this one takes up; it stays reachable as it is.
+        It is empty, or begins with the text of the open turn that the request goes on with.
         """
-        branch = self.branch(continues.id if continues else parent_id)
+        branch = self.branch(parent_id)
+        so_far = request.open_turn or AssistantMessage()
         with self._database.transaction() as connection:
             turn_id = self._insert(
                 connection,
@@ -93,15 +96,54 @@ class TurnTree:
                 parent_id,
                 "assistant",
                 "partial",
-                continues.text if continues else "",
-                reasoning=continues.reasoning if continues else "",
-                continues_id=continues.id if continues else None,
+                so_far.text,
+                reasoning=storable(so_far.reasoning),
             )
             connection.execute(
                 "INSERT INTO answers (turn_id, owner, request_json, receipt_json) VALUES (?, ?, ?, ?)",
                 (turn_id, self._owner, storable(encode_request(request, branch)), storable(receipt_json)),
             )
         return self.get(turn_id)
+
+    def reopen_answer(self, turn: Turn, request: SentRequest, *, receipt_json: str = "") -> Turn:
+        """Make an answer that was cut off partial again, and show its branch; what is written now is added to it.
+
+        Its text, tokens and times stay, also when nothing comes of going on. `request` and receipt are the new ones.
+
+        Raises:
+            InvalidRequestError: it is being written, another turn follows it, or it was deleted or changed.
+        """
+        stop_unfinished_answers(self._database)
+        branch = self.branch(turn.parent_id)
+        with self._database.transaction() as connection:
+            self._check_place(connection, turn.chat_id, turn.parent_id)
+            reopened = connection.execute(
+                "UPDATE turns SET state = 'partial', writer = ? WHERE id = ? AND owner = ? AND state <> 'partial' "
+                "AND text = ? AND NOT EXISTS (SELECT 1 FROM turns AS later WHERE later.parent_id = turns.id)",
+                (process_mark(), turn.id, self._owner, turn.text),
+            )
+            if reopened.rowcount == 0:
+                raise InvalidRequestError(
+                    "the chat went on meanwhile, so this answer cannot be continued",
+                    hint="look at the chat again",
+                )
+            connection.execute(
+                "UPDATE answers SET request_json = ?, receipt_json = ? WHERE turn_id = ?",
+                (storable(encode_request(request, branch)), storable(receipt_json), turn.id),
+            )
+            connection.execute(
+                "UPDATE chats SET active_turn_id = ?, updated_at_s = ? WHERE id = ?",
+                (turn.id, self._now_s(), turn.chat_id),
+            )
+        return self.get(turn.id)
+
+    def is_followed(self, turn_id: str) -> bool:
+        """Whether another turn stands below this one."""
+        with self._database.read() as connection:
+            found = connection.execute(
+                "SELECT 1 FROM turns WHERE parent_id = ? AND owner = ? LIMIT 1", (turn_id, self._owner)
+            ).fetchone()
+        return found is not None
 
     def journal(self, turn_id: str, clock: Clock) -> AnswerJournal:
         """Return the writer of a partial answer."""
@@ -186,18 +228,17 @@ class TurnTree:
         *,
         reasoning: str = "",
         call: tuple[str, str] = ("", ""),
-        continues_id: str | None = None,
     ) -> str:
         turn_id = uuid.uuid4().hex
         self._check_place(connection, chat_id, parent_id)
         stored_text = storable(text)
         (sequence,) = connection.execute(
             "INSERT INTO turns (id, owner, chat_id, parent_id, role, state, text, reasoning, tool_call_id, "
-            "tool_name, created_at_s, continues_id, writer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "tool_name, created_at_s, writer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "RETURNING sequence",
             (
                 turn_id, self._owner, chat_id, parent_id, role, state, stored_text, reasoning, *call,
-                self._now_s(), continues_id, process_mark() if state == "partial" else "",
+                self._now_s(), process_mark() if state == "partial" else "",
             ),
         ).fetchone()  # fmt: skip
         connection.execute(

@@ -7,7 +7,14 @@ from typing import Literal
 
 from appliance.core.errors import Failure
 from appliance.core.events import ModelIdentity
-from appliance.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from appliance.core.messages import (
+    AssistantMessage,
+    Conversation,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from appliance.core.requests import (
     GenerateRequest,
     OutputFormat,
@@ -39,6 +46,17 @@ class SentRequest:
     prompt_id: str = ""
     prompt_version: str = ""
     request_id: str = ""
+
+    @property
+    def conversation(self) -> Conversation:
+        """The messages as they were sent: one that ends with a turn of the assistant was gone on with."""
+        return Conversation(self.messages, is_open=isinstance(self.messages[-1], AssistantMessage))
+
+    @property
+    def open_turn(self) -> AssistantMessage | None:
+        """The turn it goes on with, or None."""
+        last = self.messages[-1]
+        return last if isinstance(last, AssistantMessage) else None
 
     @classmethod
     def of(cls, request: GenerateRequest) -> SentRequest:
@@ -88,7 +106,6 @@ class Turn:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
     tool_name: str = ""
-    continues_id: str | None = None
     answer: AnswerRecord | None = None
 
     def message(self) -> Message | None:

@@ -21,10 +21,9 @@ from appliance.core.events import (
     StreamEvent,
     TextDelta,
     ToolCallDelta,
-    UsageReported,
 )
+from appliance.core.measured import Measured
 from appliance.core.ports import Clock
-from appliance.core.usage import Usage
 from appliance.memory.journal import AnswerEnd, AnswerJournal
 
 _Outcome = TypeVar("_Outcome")
@@ -47,7 +46,7 @@ class AnswerWriting:
         self._clock = clock
         self._cancel_wish = cancel_wish
         self._receipt_at_end = receipt_at_end
-        self._usage = Usage()
+        self._measured = Measured(clock)
         self._end: AnswerEnd | None = None
         self._is_end_stored = False
 
@@ -68,7 +67,12 @@ class AnswerWriting:
         """
         if self._is_end_stored:
             return True
-        end = self._end or AnswerEnd(state="stopped", finish_reason="cancelled", usage=self._usage)
+        end = self._end or AnswerEnd(
+            state="stopped",
+            finish_reason="cancelled",
+            usage=self._measured.usage,
+            timings=self._measured.timings(),
+        )
         try:
             self._journal.finish(end)
         except StorageError:
@@ -86,7 +90,9 @@ class AnswerWriting:
         except ApplianceError as exc:
             if self._end is not None:
                 raise
-            event = Failed(failure=exc.to_failure(), usage=self._usage)
+            event = Failed(
+                failure=exc.to_failure(), usage=self._measured.usage, timings=self._measured.timings()
+            )
             await self._store(event)
         return event
 
@@ -120,11 +126,10 @@ class AnswerWriting:
             await drop(timer)
 
     async def _store(self, event: StreamEvent) -> None:
+        self._measured.note(event)
         match event:
             case TextDelta() | ReasoningDelta() | ToolCallDelta():
                 await asyncio.to_thread(self._journal.append, event)
-            case UsageReported():
-                self._usage = event.usage
             case Completed() | Failed():
                 receipt_json = self._receipt_at_end() if self._receipt_at_end else ""
                 self._end = replace(_end_of(event), receipt_json=receipt_json)

@@ -26,7 +26,7 @@ from appliance.core.usage import Timings
 SERVED: frozenset[Capability] = frozenset(("chat", "reasoning", "streaming_usage"))
 # What the engine does with any model that can chat: code holds the answer to its form and reads its logits.
 ENFORCED: frozenset[Capability] = frozenset(
-    ("json_schema", "tools", "parallel_tools", "logprobs", "raw_prompt")
+    ("json_schema", "tools", "parallel_tools", "logprobs", "raw_prompt", "open_turn")
 )
 
 KEPT_NAMES = 256

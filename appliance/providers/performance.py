@@ -56,7 +56,9 @@ class Performance:
     def __init__(self, request: GenerateRequest, model: ScriptedModel) -> None:
         self._request = request
         self._model = model
-        self._stop_filter = StopFilter(request.sampling.stop)
+        open_turn = request.conversation.open_turn
+        self._written_before = open_turn.text if open_turn is not None else ""
+        self._stop_filter = StopFilter(request.sampling.stop, before=self._written_before)
         self._call_count = 0
         self._output_tokens = 0
         self._reasoning_tokens = 0
@@ -137,14 +139,16 @@ class Performance:
             case CallTool():
                 yield from self._call(step)
             case Wait():
-                yield Beat(step.duration_s)
+                # Nobody waits again for what an open turn has behind it.
+                is_past = self._request.conversation.is_open and not self._output_tokens
+                yield Beat(0.0 if is_past else step.duration_s)
             case Fail():
                 self.failure = step.failure
             case _:
                 assert_never(step)
 
     def _say(self, text: str, token_s: float) -> Iterator[Beat]:
-        for token in tokens_of(text):
+        for token in tokens_of(self._not_yet_written(text)):
             if not self._take_token():
                 return
             self._answer_tokens.append(token)
@@ -153,7 +157,16 @@ class Performance:
             if self._stop_filter.is_stopped:
                 return
 
+    def _not_yet_written(self, text: str) -> str:
+        """Return what of a text an open turn does not hold; what it holds is taken off it for the next step."""
+        before = self._written_before
+        common = len(text) if before.startswith(text) else len(before) if text.startswith(before) else 0
+        self._written_before = before[common:]
+        return text[common:]
+
     def _think(self, step: Think) -> Iterator[Beat]:
+        if self._request.conversation.is_open:
+            return
         tokens = tokens_of(step.text)
         budget = self._request.sampling.reasoning_budget
         for token in tokens if budget is None else tokens[:budget]:

@@ -73,7 +73,8 @@ class ScriptedModel:
     """A model whose every turn is written down.
 
     The turn is chosen by how many answers the conversation already holds; past the last turn the last one
-    repeats. `load_s` passes before the first request, `prefill_token_s` for each prompt token not cached.
+    repeats. Of an open turn that begins as the script says, the rest is played. `load_s` passes before the first
+    request, `prefill_token_s` for each prompt token not cached.
     """
 
     name: str
@@ -81,7 +82,7 @@ class ScriptedModel:
     context_window: int = 4096
     capabilities: frozenset[Capability] = field(
         default_factory=lambda: frozenset(
-            ("chat", "json_schema", "reasoning", "tools", "streaming_usage", "raw_prompt")
+            ("chat", "json_schema", "reasoning", "tools", "streaming_usage", "raw_prompt", "open_turn")
         )
     )
     load_s: float = 0.0
@@ -97,8 +98,8 @@ class ScriptedModel:
         return hashlib.sha256(repr((self.name, self.turns, self.context_window)).encode()).hexdigest()
 
     def turn(self, conversation: Conversation) -> tuple[Step, ...]:
-        """Return the steps that answer a conversation."""
-        answers = sum(message.kind == "assistant" for message in conversation.messages)
+        """Return the steps that answer a conversation, of an open turn all of its steps."""
+        answers = sum(message.kind == "assistant" for message in conversation.messages) - conversation.is_open
         return self.turns[min(answers, len(self.turns) - 1)]
 
 
@@ -108,7 +109,10 @@ def tokens_of(text: str) -> list[str]:
 
 
 def prompt_tokens_of(conversation: Conversation) -> list[str]:
-    """Render a conversation as tokens: each message opens with its role and ends with a mark of its own."""
+    """Render a conversation as tokens: each message opens with its role and ends with a mark of its own.
+
+    An open turn has no such mark, so the answer goes on right behind its text.
+    """
     prompt: list[str] = []
     for message in conversation.messages:
         prompt.append(f"<{message.kind}>")
@@ -117,4 +121,4 @@ def prompt_tokens_of(conversation: Conversation) -> list[str]:
             for call in message.tool_calls:
                 prompt += [call.name, *tokens_of(call.arguments_json)]
         prompt.append("<end>")
-    return [*prompt, "<assistant>"]
+    return prompt[:-1] if conversation.is_open else [*prompt, "<assistant>"]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 
-from appliance.core.errors import InvalidRequestError
 from appliance.core.requests import SamplingParams
 from appliance.gateway import Gateway
 from appliance.memory.chat_prompt import AnswerChoice, ChatPrompt, RecallFacts, no_facts
 from appliance.memory.chats import Shelf
 from appliance.memory.conversations import Conversations
-from appliance.memory.document_prompt import is_from_documents
-from appliance.memory.document_scope import DocumentScope
+from appliance.memory.document_scope import DocumentScope, is_from_documents
 from appliance.memory.events import ChatEvent
 from appliance.memory.markdown import export_markdown
 from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding
@@ -144,8 +142,8 @@ class StoredChats:
         return self._session.regenerate(turn_id, prepare=self._as_before(turn_id))
 
     def continue_answer(self, turn_id: str) -> AsyncGenerator[ChatEvent, None]:
-        """Go on with a stopped answer."""
-        return self._session.continue_answer(turn_id, prepare=self._unless_from_documents(turn_id))
+        """Go on with an answer that was cut off, inside it."""
+        return self._session.continue_answer(turn_id)
 
     def cancel(self, chat_id: str) -> bool:
         """Stop the answer of a chat; what was written stays."""
@@ -159,16 +157,6 @@ class StoredChats:
                 return await self._usual(chat, branch, on_folding)
             scope = await asyncio.to_thread(self._scope_of, branch[-1].text)
             return await self._documents(scope)(chat, branch, on_folding)
-
-        return prepare
-
-    def _unless_from_documents(self, turn_id: str) -> PreparePrompt:
-        async def prepare(chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
-            if await asyncio.to_thread(self._was_from_documents, turn_id):
-                raise InvalidRequestError(
-                    "an answer from documents cannot be continued", hint="r asks the documents again"
-                )
-            return await self._usual(chat, branch, on_folding)
 
         return prepare
 

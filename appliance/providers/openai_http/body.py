@@ -49,7 +49,7 @@ def request_body(
     Raises:
         InvalidRequestError: the request asks for something that this kind of server does not take.
     """
-    body: JsonObject = {"model": model, "messages": wire_messages(request), "stream": True}
+    body: JsonObject = {"model": model, "stream": True} | wire_turns(request, dialect)
     body |= _sampling(request.sampling, dialect) | _output(request.output) | _tools(request)
     body |= _logprobs(request)
     if asks_usage:
@@ -61,6 +61,12 @@ def request_body(
     if dialect.isolates_owners:
         body["cache_salt"] = blake2b(request.owner.encode(), digest_size=16, person=b"appliance").hexdigest()
     return body
+
+
+def wire_turns(request: GenerateRequest, dialect: Dialect) -> JsonObject:
+    """Return the messages, and for an open turn what asks the server to go on inside it."""
+    turns: JsonObject = {"messages": wire_messages(request)}
+    return turns | dict(dialect.goes_on or {}) if request.conversation.is_open else turns
 
 
 def wire_messages(request: GenerateRequest) -> list[JsonObject]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from appliance.core.errors import ApplianceError, ContextOverflowError
 from appliance.core.requests import GenerateRequest
-from appliance.providers.openai_http.body import wire_messages, wire_tools
+from appliance.providers.openai_http.body import wire_messages, wire_tools, wire_turns
 from appliance.providers.openai_http.connection import Connection
 from appliance.providers.openai_http.foreign_json import JsonObject, count_at, list_at, text_at
 from appliance.providers.openai_http.served import ServedModel
@@ -21,7 +21,7 @@ async def count_prompt(connection: Connection, request: GenerateRequest, model: 
     Raises:
         ApplianceError: a server that counts refused, or cannot be reached.
     """
-    body: JsonObject = {"messages": wire_messages(request)}
+    body = wire_turns(request, model.dialect)
     if request.tools:
         body["tools"] = wire_tools(request.tools)
     match model.dialect.name:

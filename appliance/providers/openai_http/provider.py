@@ -183,8 +183,11 @@ class OpenAiHttpProvider:
         )
 
     def _capabilities_of(self, model: ServedModel) -> ProviderCapabilities:
+        capabilities = model.capabilities or CHAT
+        if model.dialect.goes_on is not None:
+            capabilities |= {"open_turn"}
         return ProviderCapabilities(
-            capabilities=model.capabilities or CHAT,
+            capabilities=capabilities,
             context_window=model.context_window,
             placement=self._server.address.placement,
             digest=model.digest,

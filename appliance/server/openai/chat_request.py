@@ -27,7 +27,7 @@ from appliance.server.openai.chat_wire import (
     WireTool,
     WireToolChoice,
 )
-from appliance.server.openai.messages import conversation_of
+from appliance.server.openai.messages import conversation_of, goes_on
 from appliance.server.openai.sampling import deadline_of, for_choice, sampling_of
 from appliance.server.problems import refused
 from appliance.server.wire import stated_names
@@ -60,7 +60,9 @@ def chat_order(body: ChatBody, *, owner: str, model: str, usual: SamplingParams)
     """
     _refuse_unserved(body)
     request = GenerateRequest(
-        conversation=conversation_of(body.messages),
+        conversation=conversation_of(
+            body.messages, is_open=goes_on(body.continue_final_message, body.add_generation_prompt)
+        ),
         model=model,
         sampling=replace(
             sampling_of(usual, body, max_tokens=_max_tokens(body)),

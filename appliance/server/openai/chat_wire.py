@@ -226,3 +226,5 @@ class ChatBody(SamplingWire):
     verbosity: str | None = None
     reasoning_effort: str | None = None
     prediction: JsonObject | None = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None

@@ -26,8 +26,32 @@ from appliance.server.openai.chat_wire import (
 from appliance.server.problems import refused
 
 
-def conversation_of(messages: Sequence[WireMessage]) -> Conversation:
-    """Return the conversation that messages make. Instructions at the beginning are joined to one.
+def goes_on(continue_final_message: bool | None, add_generation_prompt: bool | None) -> bool:
+    """Whether the answer goes on inside the last message, as vLLM's two fields say.
+
+    Raises:
+        InvalidRequestError: they contradict each other, or ask for a prompt that no turn is begun in.
+    """
+    if continue_final_message and add_generation_prompt:
+        raise refused(
+            "continue_final_message and add_generation_prompt cannot both be true: a turn goes on or a new one begins",
+            param="add_generation_prompt",
+            code="invalid_value",
+            hint="leave one of them out",
+        )
+    if add_generation_prompt is False and not continue_final_message:
+        raise refused(
+            "add_generation_prompt can only be false together with continue_final_message",
+            param="add_generation_prompt",
+            code="invalid_value",
+            hint="say continue_final_message: true, or leave add_generation_prompt out",
+        )
+    return bool(continue_final_message)
+
+
+def conversation_of(messages: Sequence[WireMessage], *, is_open: bool = False) -> Conversation:
+    """Return the conversation that messages make. Instructions at the beginning are joined to one. With `is_open`
+    the last one is an assistant's that goes on.
 
     Raises:
         InvalidRequestError: they are in an order no model can follow, or hold something else than text.
@@ -41,7 +65,14 @@ def conversation_of(messages: Sequence[WireMessage]) -> Conversation:
     names: dict[str, str] = {}
     for place, message in enumerate(messages[leading:], start=leading):
         conversation.append(_message(message, f"messages[{place}]", names))
-    return Conversation(tuple(conversation))
+    if not is_open and isinstance(conversation[-1], AssistantMessage):
+        raise refused(
+            "the last message is of the assistant; nothing awaits an answer",
+            param=f"messages[{len(messages) - 1}]",
+            code="invalid_value",
+            hint="end with a user or tool message, or say continue_final_message: true to go on inside the last one",
+        )
+    return Conversation(tuple(conversation), is_open=is_open)
 
 
 def _message(message: WireMessage, place: str, names: dict[str, str]) -> Message:

@@ -11,7 +11,7 @@ from appliance.core.errors import ModelNotFoundError
 from appliance.core.messages import Conversation, UserMessage
 from appliance.core.requests import GenerateRequest
 from appliance.server.openai.chat_wire import WireMessage
-from appliance.server.openai.messages import conversation_of
+from appliance.server.openai.messages import conversation_of, goes_on
 from appliance.server.problems import refused
 from appliance.server.services import ChatCaller, Services, ServicesOf
 from appliance.server.wire import JsonObject, ModelName, Text, Wire
@@ -25,6 +25,8 @@ class TokenizeBody(Wire):
     content: Text | None = None
     messages: Annotated[list[WireMessage], Field(min_length=1, max_length=10_000)] | None = None
     model: ModelName | None = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
 
 
 @router.post("/tokenize")
@@ -39,10 +41,11 @@ async def tokenize(
     gateway = services.appliance.gateway
     if (body.content is None) == (body.messages is None):
         raise refused("give either content or messages", param="content", code="invalid_value")
+    is_open = goes_on(body.continue_final_message, body.add_generation_prompt)
     conversation = (
-        Conversation.of(UserMessage(text=body.content or ""))
+        Conversation((UserMessage(text=body.content or ""),), is_open=is_open)
         if body.messages is None
-        else conversation_of(body.messages)
+        else conversation_of(body.messages, is_open=is_open)
     )
     asked = GenerateRequest(conversation=conversation, model=services.model(body.model), owner=caller.owner)
     offered = await gateway.capabilities(asked.model)

@@ -1,11 +1,11 @@
-"""Conversations of the caller: begin, list, read, ask, delete."""
+"""Conversations of the caller: begin, list, read, ask, continue an answer, delete."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import asdict, replace
 from typing import Annotated, Literal
 
@@ -44,15 +44,20 @@ class NewConversation(Wire):
     instructions: Text = ""
 
 
-class NewMessage(Wire):
-    """A question at the end of a conversation."""
+class Answering(Wire):
+    """Who answers, and how."""
 
-    content: Annotated[str, Field(min_length=1, max_length=4_000_000)]
     model: ModelName | None = None
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=1 << 24)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     stream: bool = False
+
+
+class NewMessage(Answering):
+    """A question at the end of a conversation."""
+
+    content: Annotated[str, Field(min_length=1, max_length=4_000_000)]
 
 
 @router.post("", status_code=201)
@@ -107,22 +112,49 @@ async def ask(
 
     With `stream` the answer comes as events `delta` and `reasoning`, and at last as one `answer`.
     """
+    opening = services.exchanges.open(services.conversations(caller), conversation_id, body.content)
+    return await _respond(opening, body, request, caller, services)
+
+
+@router.post("/{conversation_id}/continue")
+async def go_on(
+    conversation_id: str,
+    request: Request,
+    caller: ChatCaller,
+    services: ServicesOf,
+    body: Answering | None = None,
+) -> Response:
+    """Go on with the last answer, which was stopped or cut at a limit, right behind its last character.
+
+    What is written is added to that answer: `content` is all of it, `added` what is new, and `usage` counts this
+    request alone. With `stream` the events `delta` hold what is new. An answer that the model ended itself is refused.
+    """
+    opening = services.exchanges.reopen(services.conversations(caller), conversation_id)
+    return await _respond(opening, body or Answering(), request, caller, services)
+
+
+async def _respond(
+    opening: AbstractAsyncContextManager[Exchange],
+    body: Answering,
+    request: Request,
+    caller: ChatCaller,
+    services: Services,
+) -> Response:
     model = services.model(body.model)
     await services.appliance.gateway.capabilities(model)
     sampling = _sampling(body, services.appliance.settings.default_sampling())
     conversations = services.conversations(caller)
     async with AsyncExitStack() as opened:
-        exchange = await opened.enter_async_context(
-            services.exchanges.open(conversations, conversation_id, body.content)
-        )
-        # What is stored when no prompt comes about: the whole question, and why.
-        exchange.request = GenerateRequest(
-            conversation=exchange.conversation, model=model, sampling=sampling, owner=caller.owner
-        )
+        exchange = await opened.enter_async_context(opening)
+        if exchange.continues is None:
+            # What is stored when no prompt comes about: the whole question, and why.
+            exchange.request = GenerateRequest(
+                conversation=exchange.conversation, model=model, sampling=sampling, owner=caller.owner
+            )
         prepared = await services.running.unless_gone(
             request, _prepared(services, conversations, exchange, model, sampling)
         )
-        asked = replace(prepared.request, conversation_id=conversation_id)
+        asked = replace(prepared.request, conversation_id=exchange.chat_id)
         exchange.request, exchange.receipt_json = asked, prepared.receipt_json
         headers = {"x-request-id": asked.request_id}
         if not body.stream:
@@ -146,7 +178,7 @@ async def delete(conversation_id: str, caller: ChatCaller, services: ServicesOf)
     return {"deleted": chat.id}
 
 
-def _sampling(body: NewMessage, usual: SamplingParams) -> SamplingParams:
+def _sampling(body: Answering, usual: SamplingParams) -> SamplingParams:
     return replace(
         usual,
         temperature=usual.temperature if body.temperature is None else body.temperature,
@@ -213,10 +245,12 @@ async def _frames(
 def _answer_json(exchange: Exchange, prepared: PreparedPrompt, result: GenerateSuccess) -> JsonObject:
     assert exchange.request is not None
     receipt = receipt_json(exchange.request, [result])
+    before = exchange.continues.text if exchange.continues is not None else None
     return {
         "conversation_id": exchange.chat_id,
         "role": "assistant",
-        "content": result.message.text,
+        "content": (before or "") + result.message.text,
+        **({} if before is None else {"added": result.message.text}),
         "reasoning": result.message.reasoning,
         "finish_reason": result.finish_reason,
         "usage": usage_json(result.usage),
@@ -245,6 +279,7 @@ def turn_json(turn: Turn) -> JsonObject:
         "id": turn.id,
         "role": turn.role,
         "state": turn.state,
+        "finish_reason": turn.answer.finish_reason if turn.answer is not None else None,
         "text": turn.text,
         "reasoning": turn.reasoning,
         "created_at_s": turn.created_at_s,

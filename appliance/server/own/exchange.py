@@ -1,9 +1,9 @@
-"""One question and its answer in a stored conversation: nothing that was said or answered is lost."""
+"""One question and its answer in a stored conversation, or the rest of an answer: nothing that was said is lost."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -11,12 +11,13 @@ from appliance.core.answer import AnswerInProgress
 from appliance.core.clock import SystemClock
 from appliance.core.errors import CancelledRequestError, InvalidRequestError
 from appliance.core.events import ReasoningDelta, TextDelta
-from appliance.core.messages import Conversation, Message, SystemMessage
+from appliance.core.messages import Conversation
 from appliance.core.requests import GenerateRequest
 from appliance.core.results import GenerateFailure, GenerateSuccess
+from appliance.memory.continuing import answer_to_continue
 from appliance.memory.conversations import Conversations
 from appliance.memory.journal import AnswerEnd
-from appliance.memory.prompt import branch_messages
+from appliance.memory.prompt import branch_conversation
 from appliance.memory.rows import AnswerDelta
 from appliance.memory.turns import Chat, SentRequest, Turn
 from appliance.server.problems import RefusedError, not_found
@@ -26,14 +27,16 @@ from appliance.server.problems import RefusedError, not_found
 class Exchange:
     """A question that is on disk, with the messages that lead up to it. `branch` are the turns they are made of.
 
+    With `continues` what is answered is added to that answer, which stays as it is until then.
+
     Set `request` before the model is asked and `result` when it has answered; with neither nothing more is
     stored, with a request alone the answer counts as broken off.
     """
 
     chat: Chat
-    question: Turn
     branch: Sequence[Turn]
     conversation: Conversation
+    continues: Turn | None = None
     request: GenerateRequest | None = None
     receipt_json: str = ""
     result: GenerateSuccess | GenerateFailure | None = None
@@ -60,6 +63,25 @@ class Exchanges:
             RefusedError: there is no such conversation, or an answer is being written in it.
         """
         chat = await asyncio.to_thread(_chat, conversations, chat_id, system)
+        async with self._held(conversations, chat, lambda: _begun(conversations, chat, question)) as exchange:
+            yield exchange
+
+    @asynccontextmanager
+    async def reopen(self, conversations: Conversations, chat_id: str) -> AsyncIterator[Exchange]:
+        """Take the last answer of a conversation up where it was cut off; at the end, store what was added to it.
+
+        Raises:
+            RefusedError: there is no such conversation, or an answer is being written in it.
+            InvalidRequestError: its last answer cannot be continued; says why.
+        """
+        chat = await asyncio.to_thread(existing_chat, conversations, chat_id)
+        async with self._held(conversations, chat, lambda: _reopened(conversations, chat)) as exchange:
+            yield exchange
+
+    @asynccontextmanager
+    async def _held(
+        self, conversations: Conversations, chat: Chat, begin: Callable[[], Exchange]
+    ) -> AsyncIterator[Exchange]:
         if chat.id in self._busy:
             raise RefusedError(
                 "an answer is still being written in this conversation",
@@ -69,7 +91,7 @@ class Exchanges:
             )
         self._busy.add(chat.id)
         try:
-            exchange = await asyncio.to_thread(_begun, conversations, chat, question)
+            exchange = await asyncio.to_thread(begin)
             try:
                 yield exchange
             finally:
@@ -124,20 +146,29 @@ def _chat(conversations: Conversations, chat_id: str | None, system: str) -> Cha
 def _begun(conversations: Conversations, chat: Chat, question: str) -> Exchange:
     turns = conversations.turns
     turn = turns.add_user_turn(chat.id, question, parent_id=chat.active_turn_id)
-    messages: list[Message] = [SystemMessage(text=chat.system_text)] if chat.system_text else []
     branch = turns.branch(turn.id)
-    messages += branch_messages(branch)
-    return Exchange(chat=chat, question=turn, branch=branch, conversation=Conversation(tuple(messages)))
+    return Exchange(
+        chat=chat, branch=branch, conversation=branch_conversation(branch, system_text=chat.system_text)
+    )
+
+
+def _reopened(conversations: Conversations, chat: Chat) -> Exchange:
+    if chat.active_turn_id is None:
+        raise InvalidRequestError("nothing was answered in this conversation yet")
+    turn = answer_to_continue(conversations.turns, chat.active_turn_id)
+    branch = conversations.turns.branch(turn.id)
+    whole = branch_conversation(branch, system_text=chat.system_text)
+    return Exchange(chat=chat, branch=branch, conversation=whole, continues=turn)
 
 
 def _store_answer(conversations: Conversations, exchange: Exchange, request: GenerateRequest) -> None:
     turns = conversations.turns
-    turn = turns.begin_answer(
-        exchange.chat_id,
-        SentRequest.of(request),
-        parent_id=exchange.question.id,
-        receipt_json=exchange.receipt_json,
-    )
+    sent, receipt_json = SentRequest.of(request), exchange.receipt_json
+    if exchange.continues is not None:
+        turn = turns.reopen_answer(exchange.continues, sent, receipt_json=receipt_json)
+    else:
+        parent_id = exchange.branch[-1].id
+        turn = turns.begin_answer(exchange.chat_id, sent, parent_id=parent_id, receipt_json=receipt_json)
     journal = turns.journal(turn.id, SystemClock())
     for delta in _deltas(exchange.result):
         journal.append(delta)

@@ -3,25 +3,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
+from appliance.core.clock import VirtualClock
 from appliance.core.errors import (
     CancelledRequestError,
     ContextOverflowError,
     Failure,
     InvalidRequestError,
 )
-from appliance.core.events import Completed, Failed, ModelIdentity, StreamEvent, TextDelta
-from appliance.core.messages import Conversation, UserMessage
-from appliance.core.requests import GenerateRequest
+from appliance.core.events import Completed, Failed, ModelIdentity, ReasoningDelta, StreamEvent, TextDelta
+from appliance.core.messages import AssistantMessage, Conversation, UserMessage
+from appliance.core.requests import GenerateRequest, SamplingParams
 from appliance.core.usage import Timings, Usage
 from appliance.memory.conversations import Conversations
 from appliance.memory.events import AnswerBegun, AnswerSaved, ChatEvent, TurnSaved
-from appliance.memory.prompt import PreparedPrompt, ReportFolding, branch_messages
-from appliance.memory.session import CONTINUE_INSTRUCTION, ChatSession
+from appliance.memory.journal import stop_unfinished_answers
+from appliance.memory.prompt import PreparedPrompt, ReportFolding, branch_conversation
+from appliance.memory.session import ChatSession
 from appliance.memory.turns import Chat, Turn
-from appliance.providers.script import Fail, Say, ScriptedModel, Step, Wait
+from appliance.providers.script import Fail, Say, ScriptedModel, Step, Think, Wait
 from appliance.providers.scripted import ScriptedProvider
 from tests.unit.memory.stopped_clock import StoppedClock
 
@@ -30,7 +33,7 @@ OpenSession = Callable[..., ChatSession]
 
 
 async def prepare(chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
-    request = GenerateRequest(conversation=Conversation(branch_messages(branch)), model=MODEL)
+    request = GenerateRequest(conversation=branch_conversation(branch), model=MODEL)
     return PreparedPrompt(request=request, receipt_json='{"kept": 1}')
 
 
@@ -227,24 +230,191 @@ async def test_edit_asks_on_a_branch_beside_the_old_question(
         await drain(session.edit(edited[-1].turn.id, "an answer cannot be edited"))
 
 
-async def test_a_stopped_answer_is_continued_beside_itself_with_the_same_beginning(
-    open_session: OpenSession, conversations: Conversations
-) -> None:
-    session = open_session((Say(text="one two"), Wait(duration_s=60)), (Say(text=" three"),))
+@pytest.fixture
+async def stopped(open_session: OpenSession, conversations: Conversations) -> tuple[ChatSession, Turn]:
+    session = open_session(
+        (Say(text="one two"), Wait(duration_s=60), Say(text=" three")), (Say(text="fine"),)
+    )
     chat = conversations.chats.create()
     async with aclosing(session.ask(chat.id, "count")) as events:
         async for event in events:
             if isinstance(event, TextDelta) and "two" in event.text:
                 session.cancel(chat.id)
-    stopped = conversations.turns.shown_branch(chat.id)[-1]
+    return session, conversations.turns.shown_branch(chat.id)[-1]
 
-    whole = (await drain(session.continue_answer(stopped.id)))[-1].turn
 
+async def test_a_stopped_answer_goes_on_in_the_same_turn_right_behind_its_last_character(
+    stopped: tuple[ChatSession, Turn], conversations: Conversations
+) -> None:
+    session, partial = stopped
+
+    events = await drain(session.continue_answer(partial.id))
+
+    whole = events[-1].turn
+    assert [event.text for event in events if isinstance(event, TextDelta)] == [" three"]
+    assert (whole.id, whole.text, whole.state) == (partial.id, "one two three", "done")
+    assert conversations.turns.branches_at(whole.id).turn_ids == (whole.id,)
+    assert [turn.id for turn in conversations.turns.shown_branch(whole.chat_id)][-1] == whole.id
+    sent = conversations.turns.request_of(whole.id).conversation
+    assert sent == Conversation((UserMessage(text="count"), AssistantMessage(text="one two")), is_open=True)
+
+
+async def test_tokens_and_times_of_a_continued_answer_are_those_of_both_parts(
+    stopped: tuple[ChatSession, Turn], conversations: Conversations
+) -> None:
+    session, partial = stopped
+
+    events = await drain(session.continue_answer(partial.id))
+
+    ending = next(event for event in events if isinstance(event, Completed))
+    before, whole = partial.answer, events[-1].turn.answer
+    assert before.usage.output_tokens == 2
+    assert whole.usage.output_tokens == 2 + ending.usage.output_tokens
+    assert whole.usage.input_tokens == ending.usage.input_tokens
+    assert whole.usage.cached_tokens == before.usage.input_tokens + 2 - 1
+    assert whole.timings.total_s == before.timings.total_s + ending.timings.total_s
+    assert whole.finish_reason == "stop"
+
+
+async def test_an_answer_that_dies_while_it_goes_on_keeps_all_that_was_shown(
+    stopped: tuple[ChatSession, Turn], conversations: Conversations
+) -> None:
+    _, partial = stopped
+    request = conversations.turns.request_of(partial.id)
+    again = conversations.turns.reopen_answer(partial, request)
+    conversations.turns.journal(again.id, StoppedClock()).append(TextDelta(text=" thr"))
+    with conversations.database.transaction() as connection:
+        connection.execute("UPDATE turns SET writer = 'nobody' WHERE id = ?", (again.id,))
+
+    assert stop_unfinished_answers(conversations.database) == 1
+
+    kept = conversations.turns.get(partial.id)
+    assert (kept.text, kept.state) == ("one two thr", "stopped")
+    assert kept.answer.usage == partial.answer.usage
+    assert conversations.search("thr")[0].turn_id == partial.id
+
+
+async def test_a_failure_while_an_answer_goes_on_leaves_it_to_be_continued_again(
+    conversations: Conversations, clock: StoppedClock, stopped: tuple[ChatSession, Turn]
+) -> None:
+    _, partial = stopped
+    failure = Failure(kind="engine_crashed", message="it died", retryable=True)
+
+    async def dies(request: GenerateRequest) -> AsyncIterator[StreamEvent]:
+        yield TextDelta(text=" th")
+        yield Failed(failure=failure)
+
+    failed = (
+        await drain(ChatSession(conversations, dies, prepare, clock=clock).continue_answer(partial.id))
+    )[-1].turn
+
+    assert (failed.text, failed.state, failed.answer.failure) == ("one two th", "failed", failure)
+    whole = (await drain(stopped[0].continue_answer(partial.id)))[-1].turn
     assert whole.text == "one two three"
-    assert whole.continues_id == stopped.id
-    assert conversations.turns.get(stopped.id).text == "one two"
+
+
+async def test_running_a_continued_answer_again_writes_its_rest_again(
+    stopped: tuple[ChatSession, Turn], conversations: Conversations
+) -> None:
+    session, partial = stopped
+    whole = (await drain(session.continue_answer(partial.id)))[-1].turn
+
+    again = (await drain(session.run_again(whole.id)))[-1].turn
+
+    assert again.id != whole.id
+    assert again.text == whole.text
+    assert conversations.turns.request_of(again.id) != conversations.turns.request_of(whole.id)
+
+
+async def test_an_answer_cut_at_its_limit_can_be_continued_and_a_whole_one_cannot(
+    conversations: Conversations, clock: StoppedClock
+) -> None:
+    provider = ScriptedProvider([ScriptedModel(name=MODEL, turns=((Say(text="one two three"),),))], clock)
+
+    async def prepare_short(chat: Chat, branch: Sequence[Turn], on_folding: ReportFolding) -> PreparedPrompt:
+        prepared = await prepare(chat, branch, on_folding)
+        sampling = SamplingParams(max_tokens=2)
+        return PreparedPrompt(request=replace(prepared.request, sampling=sampling))
+
+    session = ChatSession(conversations, provider.stream, prepare_short, clock=clock)
+    chat = conversations.chats.create()
+    cut = (await drain(session.ask(chat.id, "count")))[-1].turn
+    assert (cut.text, cut.answer.finish_reason) == ("one two", "length")
+
+    whole = (await drain(session.continue_answer(cut.id)))[-1].turn
+
+    assert (whole.text, whole.answer.finish_reason) == ("one two three", "stop")
+    with pytest.raises(InvalidRequestError, match="the model ended it itself"):
+        await drain(session.continue_answer(whole.id))
+
+
+async def test_an_answer_that_another_turn_follows_is_not_continued(
+    stopped: tuple[ChatSession, Turn], conversations: Conversations
+) -> None:
+    session, partial = stopped
+    await drain(session.ask(partial.chat_id, "and now?"))
+
+    with pytest.raises(InvalidRequestError, match="another turn follows"):
+        await drain(session.continue_answer(partial.id))
+
+    assert conversations.turns.get(partial.id) == partial
+
+
+async def test_an_answer_stopped_while_the_model_was_thinking_has_no_text_to_continue(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
+    session = open_session((Think(text="well, now"), Wait(duration_s=60), Say(text="one")))
+    chat = conversations.chats.create()
+    async with aclosing(session.ask(chat.id, "count")) as events:
+        async for event in events:
+            if isinstance(event, ReasoningDelta) and "now" in event.text:
+                session.cancel(chat.id)
+    thinking = conversations.turns.shown_branch(chat.id)[-1]
+
+    with pytest.raises(InvalidRequestError, match="still thinking"):
+        await drain(session.continue_answer(thinking.id))
+
+
+async def test_the_thinking_before_a_stopped_answer_is_sent_with_it(
+    open_session: OpenSession, conversations: Conversations
+) -> None:
+    session = open_session((Think(text="well"), Say(text="one"), Wait(duration_s=60), Say(text=" two")))
+    chat = conversations.chats.create()
+    async with aclosing(session.ask(chat.id, "count")) as events:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                session.cancel(chat.id)
+    partial = conversations.turns.shown_branch(chat.id)[-1]
+
+    whole = (await drain(session.continue_answer(partial.id)))[-1].turn
+
+    assert (whole.reasoning, whole.text) == ("well", "one two")
     sent = conversations.turns.request_of(whole.id).messages
-    assert [message.text for message in sent] == ["count", "one two", CONTINUE_INSTRUCTION]
+    assert sent[-1] == AssistantMessage(text="one", reasoning="well")
+
+
+async def test_an_answer_stopped_by_its_reader_keeps_its_tokens_and_times(
+    conversations: Conversations,
+) -> None:
+    clock = VirtualClock()
+    model = ScriptedModel(
+        name=MODEL,
+        prefill_token_s=0.5,
+        turns=((Say(text="one two three", token_s=2.0), Wait(duration_s=60)),),
+    )
+    provider = ScriptedProvider([model], clock)
+    session = ChatSession(conversations, provider.stream, prepare, clock=clock)
+    chat = conversations.chats.create()
+
+    async with aclosing(session.ask(chat.id, "count")) as events:
+        async for event in events:
+            if isinstance(event, TextDelta) and "three" in event.text:
+                session.cancel(chat.id)
+
+    record = conversations.turns.shown_branch(chat.id)[-1].answer
+    assert record.usage == Usage(input_tokens=4, output_tokens=3, estimated_tokens=3)
+    assert (record.timings.prefill_s, record.timings.ttft_s, record.timings.total_s) == (2.0, 4.0, 8.0)
+    assert record.timings.tpot_s(3) == 2.0
 
 
 async def test_run_again_sends_the_same_request_with_the_same_seed(

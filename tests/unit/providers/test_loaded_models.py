@@ -222,6 +222,7 @@ async def test_a_card_cannot_promise_what_the_engine_does_not_hold() -> None:
         "parallel_tools",
         "logprobs",
         "raw_prompt",
+        "open_turn",
     }
 
 
