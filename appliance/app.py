@@ -106,6 +106,7 @@ def open_library(settings: Settings, chunking: ChunkSettings | None = None) -> L
     return Library.over(
         settings.data_dir,
         open_embedder(local),
+        embedder_languages=local.card.languages,
         reranker=open_reranker(settings),
         index_uri=settings.index_uri,
         language=settings.text_language,

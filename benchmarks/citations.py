@@ -189,7 +189,12 @@ def _open(folder: Path, data: Path) -> Iterator[Library]:
         path = papers / f"{row['_id']}.txt"
         if not path.exists():
             path.write_text(row["text"], "utf-8")
-    with Library.open(folder, embedder.path, threads=settings.threads or 2) as library:
+    with Library.open(
+        folder,
+        embedder.path,
+        embedder_languages=embedder.card.languages,
+        threads=settings.threads or 2,
+    ) as library:
         library.check()
         library.ingestion.add(find_files([str(papers)]), owner=_OWNER, collection=_COLLECTION)
         library.fill_vectors()

@@ -18,7 +18,7 @@ from appliance.core.errors import ConfigError, ModelNotFoundError
 _CARD_KEYS = (
     "id", "family", "parameters", "quantisation", "context_window", "licence", "capabilities", "files",
     "description", "homepage", "chat_template", "reasoning_tags", "embedding_dimension", "max_input_tokens",
-    "query_prefix", "passage_prefix", "pooling", "is_verified_here",
+    "query_prefix", "passage_prefix", "pooling", "languages", "is_verified_here",
 )  # fmt: skip
 _FILE_KEYS = ("name", "size_bytes", "sha256", "sources")
 _CAPABILITIES: tuple[str, ...] = get_args(Capability)
@@ -78,6 +78,7 @@ def card_from_values(values: Mapping[str, object], origin: str) -> ModelCard:
         query_prefix=table.text("query_prefix"),
         passage_prefix=table.text("passage_prefix"),
         pooling=_pooling(table),
+        languages=table.texts("languages"),
         is_verified_here=table.boolean("is_verified_here"),
     )
 
@@ -86,6 +87,7 @@ def card_to_values(card: ModelCard) -> dict[str, object]:
     """Return the card as the plain table that `card_from_values` reads."""
     values: dict[str, object] = {key: getattr(card, key) for key in _CARD_KEYS if key != "files"}
     values["capabilities"] = sorted(card.capabilities)
+    values["languages"] = list(card.languages)
     values["reasoning_tags"] = list(card.reasoning_tags or ())
     values["files"] = [
         {**{key: getattr(file, key) for key in _FILE_KEYS}, "sources": list(file.sources)}

@@ -50,10 +50,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredId:
-    """A chunk and its score in one list; higher is better."""
+    """A chunk and its score in one list; higher is better. `language` is what it is written in, where known."""
 
     chunk_id: int
     score: float
+    language: str = ""
 
 
 class LanceStore:

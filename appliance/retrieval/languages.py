@@ -28,6 +28,16 @@ _FUNCTION_WORDS = {
     "russian": "и в не на я что с он как это по но из у за к от так для же о бы его то все она мы быть",
     "turkish": "ve bir bu da de için ile o ne çok olarak daha gibi olan ama ki her kadar en sonra var mı değil",
 }
+_SCRIPTS = {
+    "Chinese or Japanese": re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"),
+    "Korean": re.compile(r"[\u1100-\u11ff\uac00-\ud7af]"),
+    "Greek": re.compile(r"[\u0370-\u03ff]"),
+    "Cyrillic script": re.compile(r"[\u0400-\u052f]"),
+    "Hebrew": re.compile(r"[\u0590-\u05ff]"),
+    "Arabic script": re.compile(r"[\u0600-\u06ff]"),
+    "Indic script": re.compile(r"[\u0900-\u0dff]"),
+    "Thai": re.compile(r"[\u0e00-\u0e7f]"),
+}
 _WORD = re.compile(r"[^\W\d_]+")
 _SAMPLE_CHARACTERS = 4_000
 _LEAST_SHARE = 0.06
@@ -55,6 +65,15 @@ def language_of(text: str, otherwise: str) -> str:
     best = max(hits, key=lambda language: hits[language])
     is_clear = hits[best] >= max(1, _LEAST_SHARE * words.total()) and hits[best] > hits.get(otherwise, 0)
     return best if is_clear else otherwise
+
+
+def script_language(text: str) -> str:
+    """Name the language, or the family of languages, that a text's letters belong to; empty when it may be many."""
+    letters = [character for character in text if character.isalpha()]
+    for name, script in _SCRIPTS.items():
+        if 2 * sum(script.match(letter) is not None for letter in letters) > len(letters):
+            return name
+    return ""
 
 
 def stemmed(text: str, language: str) -> str:

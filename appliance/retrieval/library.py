@@ -74,6 +74,7 @@ class Library:
         embedder_folder: Path,
         *,
         embedder_settings: EmbedderSettings | None = None,
+        embedder_languages: Sequence[str] = (),
         index_uri: str = "",
         language: str = "English",
         chunking: ChunkSettings | None = None,
@@ -91,6 +92,7 @@ class Library:
         return cls.over(
             data_dir,
             embedder,
+            embedder_languages=embedder_languages,
             index_uri=index_uri,
             language=language,
             chunking=chunking,
@@ -105,6 +107,7 @@ class Library:
         data_dir: Path,
         embedder: PassageEmbedder,
         *,
+        embedder_languages: Sequence[str] = (),
         index_uri: str = "",
         language: str = "English",
         chunking: ChunkSettings | None = None,
@@ -132,7 +135,8 @@ class Library:
             index, parser, embedder, digest=embedder.digest, chunking=chunking, workers=threads
         )
         held = [embedder.close] if reranker is None else [embedder.close, reranker.close]
-        return cls(database, index, parser, ingestion, Searcher(index, reranker=reranker), held)
+        searcher = Searcher(index, reranker=reranker, languages=embedder_languages)
+        return cls(database, index, parser, ingestion, searcher, held)
 
     def __enter__(self) -> Self:
         return self

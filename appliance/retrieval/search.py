@@ -11,6 +11,7 @@ from typing import Protocol
 from appliance.core.errors import InvalidRequestError
 from appliance.retrieval.index import RetrievalIndex
 from appliance.retrieval.lance import Scope, ScoredId
+from appliance.retrieval.languages import script_language
 from appliance.retrieval.records import StoredChunk
 from appliance.retrieval.scoring import (
     diverse_order,
@@ -32,11 +33,14 @@ from appliance.retrieval.trace import (
 # Chosen on the training queries of SciFact and on XQuAD: the share of cosine similarity in the fused score, of
 # word parts in its text part, and how much the best other passage of the same document weighs.
 DENSE_SHARE = 0.7
+# The same where passages are in a language that the embedder was not made for, chosen on German and Chinese.
+FOREIGN_DENSE_SHARE = 0.2
 PARTS_SHARE = 0.5
 COMPANION_SHARE = 0.2
 CANDIDATES = 100
 MAX_LIMIT = 1_000
 _MAX_QUERY_CHARACTERS = 20_000
+_LANGUAGE_HITS = 20
 
 
 class Reranker(Protocol):
@@ -55,7 +59,7 @@ class SearchRequest:
         per_document: most hits of one document; 0 is no bound.
         neighbours: chunks before and after each hit to bring along.
         diversity: 0 orders by score alone; towards 1, passages unlike those above them go first.
-        dense_share: share of meaning against words in the fused score.
+        dense_share: share of meaning against words in the fused score; `None` lets it follow the language.
         min_score: fused scores below it are cut.
 
     Raises:
@@ -70,7 +74,7 @@ class SearchRequest:
     fusion: Fusion = "weighted"
     limit: int = 10
     candidates: int = CANDIDATES
-    dense_share: float = DENSE_SHARE
+    dense_share: float | None = None
     per_document: int = 0
     neighbours: int = 0
     diversity: float = 0.0
@@ -88,7 +92,8 @@ class SearchRequest:
         _check("candidates", self.candidates, 1, MAX_LIMIT)
         _check("per_document", self.per_document, 0, MAX_LIMIT)
         _check("neighbours", self.neighbours, 0, 20)
-        _check("dense_share", self.dense_share, 0, 1)
+        if self.dense_share is not None:
+            _check("dense_share", self.dense_share, 0, 1)
         _check("diversity", self.diversity, 0, 1)
 
 
@@ -127,10 +132,17 @@ class _Lists:
 
 
 class Searcher:
-    """Searches one index."""
+    """Searches one index.
 
-    def __init__(self, index: RetrievalIndex, *, reranker: Reranker | None = None) -> None:
+    Args:
+        languages: those the embedder was made for; none stands for many.
+    """
+
+    def __init__(
+        self, index: RetrievalIndex, *, reranker: Reranker | None = None, languages: Sequence[str] = ()
+    ) -> None:
         self._index = index
+        self._languages = frozenset(language.lower() for language in languages)
         self._reranker = reranker
         # Words are searched while the question is embedded and compared by meaning.
         self._beside = ThreadPoolExecutor(max_workers=4, thread_name_prefix="word-search")
@@ -154,7 +166,8 @@ class Searcher:
             _compare_by_parts(candidates, queries)
         if by_meaning is not None:
             _complete(candidates, by_meaning.result())
-        _fuse(candidates, request)
+        dense_share = self._dense_share(request, lists, notes)
+        _fuse(candidates, request, dense_share)
         ranked = self._order(candidates, request, scope)
         kept = _thin(ranked, request)
         hits = tuple(self._hit(candidate, request) for candidate in kept)
@@ -164,7 +177,7 @@ class Searcher:
             trace=SearchTrace(
                 mode=request.mode,
                 fusion=request.fusion,
-                dense_share=request.dense_share,
+                dense_share=dense_share,
                 question=request.question,
                 queries=tuple(queries),
                 candidates=tuple(_traced(ranked, kept)),
@@ -224,6 +237,21 @@ class Searcher:
             for chunk_id, score in self._index.vectors.similarities(one.vector, missing, scope).items():
                 best[chunk_id] = max(score, best.get(chunk_id, -1.0))
         return best
+
+    def _dense_share(self, request: SearchRequest, lists: Sequence[_Lists], notes: list[str]) -> float:
+        """Return what meaning weighs: little where the embedder does not know the language of what was found."""
+        if request.dense_share is not None:
+            return request.dense_share
+        found = [scored.language for one in lists for scored in one.text[:_LANGUAGE_HITS]]
+        language = script_language(request.question) or max(found, key=found.count, default="")
+        if not self._languages or not language or language in self._languages:
+            return DENSE_SHARE
+        if request.mode == "hybrid":
+            notes.append(
+                f"the embedder was not made for {language[0].upper()}{language[1:]}: "
+                f"meaning weighs {FOREIGN_DENSE_SHARE:g} instead of {DENSE_SHARE:g}"
+            )
+        return FOREIGN_DENSE_SHARE
 
     def _order(self, candidates: list[_Candidate], request: SearchRequest, scope: Scope) -> list[_Candidate]:
         ranked = sorted(candidates, key=lambda candidate: (-candidate.fused, candidate.chunk.chunk_id))
@@ -291,7 +319,7 @@ def _complete(candidates: Sequence[_Candidate], similarities: Mapping[int, float
             candidate.dense = similarities.get(candidate.chunk.chunk_id)
 
 
-def _fuse(candidates: list[_Candidate], request: SearchRequest) -> None:
+def _fuse(candidates: list[_Candidate], request: SearchRequest, dense_share: float) -> None:
     match request.mode:
         case "dense":
             for candidate in candidates:
@@ -299,9 +327,9 @@ def _fuse(candidates: list[_Candidate], request: SearchRequest) -> None:
         case "text":
             _fuse_texts(candidates, dense_share=0.0)
         case "hybrid" if request.fusion == "rrf":
-            _fuse_ranks(candidates, request.dense_share)
+            _fuse_ranks(candidates, dense_share)
         case "hybrid":
-            _fuse_texts(candidates, dense_share=request.dense_share)
+            _fuse_texts(candidates, dense_share=dense_share)
             _weigh_companions(candidates)
 
 

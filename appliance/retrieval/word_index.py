@@ -93,13 +93,14 @@ class WordIndex:
             found = (
                 table.search(stemmed_query(query, self._stored_languages(table)), query_type="fts")
                 .where(within(scope))
-                .select([KEY, "_score"])
+                .select([KEY, "_score", "language"])
                 .limit(limit)
                 .to_arrow()
             )
+        columns = (found[name].to_pylist() for name in (KEY, "_score", "language"))
         return [
-            ScoredId(chunk_id=chunk_id, score=score)
-            for chunk_id, score in zip(found[KEY].to_pylist(), found["_score"].to_pylist(), strict=True)
+            ScoredId(chunk_id=chunk_id, score=score, language=language)
+            for chunk_id, score, language in zip(*columns, strict=True)
         ]
 
     def delete(self, chunk_ids: Sequence[int]) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from appliance.retrieval.files import find_files
 from appliance.retrieval.index import RetrievalIndex
 from appliance.retrieval.ingest import IngestReport
 from appliance.retrieval.library import Library
-from appliance.retrieval.search import Searcher, SearchRequest
+from appliance.retrieval.search import DENSE_SHARE, FOREIGN_DENSE_SHARE, Searcher, SearchRequest
 from appliance.retrieval.trace import SearchResult
 
 OWNER = "local"
@@ -344,3 +345,35 @@ def test_a_reranker_has_the_last_word_and_the_trace_says_so(library: Library, fo
     assert lengths == sorted(lengths)
     assert [hit.chunk.name for hit in anew.hits] != [hit.chunk.name for hit in plain.hits]
     assert anew.trace.candidates[0].reranker_score == anew.hits[0].score == 1.0 / lengths[0]
+
+
+@pytest.mark.parametrize(
+    ("question", "language"),
+    [("Wie lang ist die Kündigungsfrist?", "German"), ("数据库的备份几点进行？", "Chinese or Japanese")],
+)
+def test_meaning_weighs_little_where_the_embedder_does_not_know_the_language(
+    library: Library, folder: Path, question: str, language: str
+) -> None:
+    add(library, folder)
+    library.fill_vectors()
+    asked = SearchRequest(question=question, owner=OWNER)
+
+    english = Searcher(library.index, languages=("English",))
+
+    assert english.search(asked).trace.dense_share == FOREIGN_DENSE_SHARE
+    assert any(language in note for note in english.search(asked).trace.notes)
+    assert english.search(replace(asked, dense_share=0.6)).trace.dense_share == 0.6
+    assert Searcher(library.index).search(asked).trace.dense_share == DENSE_SHARE
+
+
+def test_meaning_keeps_its_weight_for_questions_in_the_language_of_the_embedder(
+    library: Library, folder: Path
+) -> None:
+    add(library, folder)
+    library.fill_vectors()
+    asked = SearchRequest(question="How many days of leave are there?", owner=OWNER)
+
+    found = Searcher(library.index, languages=("English",)).search(asked)
+
+    assert found.trace.dense_share == DENSE_SHARE
+    assert found.trace.notes == ()
