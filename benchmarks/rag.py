@@ -112,7 +112,8 @@ def ndcg(ranked: Sequence[str], relevant: frozenset[str], ranks: int = RANKS) ->
 def _measure_synthetic(plan: RagPlan, recorder: Recorder) -> None:
     began_s = perf_counter()
     recorder.step(f"index of {plan.synthetic_chunks} synthetic passages")
-    with tempfile.TemporaryDirectory() as folder:
+    doubts = recorder.doubts()
+    with doubts.watching(), tempfile.TemporaryDirectory() as folder:
         figures = retrieval.measure(plan.synthetic_chunks, plan.questions, Path(folder), seed=recorder.seed)
     latencies = {
         "hybrid_p50": figures.hybrid_p50_ms, "hybrid_p95": figures.hybrid_p95_ms,
@@ -129,6 +130,7 @@ def _measure_synthetic(plan: RagPlan, recorder: Recorder) -> None:
         ],
         began_s=began_s,
         facts={"index_mib": figures.index_mib, "data_mib": figures.data_mib, "text_mib": figures.text_mib},
+        doubts=doubts.reasons(()),
     )
     recorder.advance("index of synthetic passages")
 
@@ -149,10 +151,12 @@ def _measure_documents(plan: RagPlan, data: RankedData, folder: Path, recorder: 
 def _ingest(library: Library, papers: Path, data: RankedData, recorder: Recorder) -> None:
     began_s = perf_counter()
     recorder.step(f"taking in {len(data.documents)} documents")
-    library.ingestion.add(find_files([str(papers)]), owner=_OWNER, collection=_COLLECTION)
-    words_s = perf_counter() - began_s
-    library.fill_vectors()
-    whole_s = perf_counter() - began_s
+    doubts = recorder.doubts()
+    with doubts.watching():
+        library.ingestion.add(find_files([str(papers)]), owner=_OWNER, collection=_COLLECTION)
+        words_s = perf_counter() - began_s
+        library.fill_vectors()
+        whole_s = perf_counter() - began_s
     megabytes = sum(len(text.encode()) for text in data.documents.values()) / 1e6
     recorder.record(
         "ingest",
@@ -163,6 +167,7 @@ def _ingest(library: Library, papers: Path, data: RankedData, recorder: Recorder
         ],
         began_s=began_s,
         facts={"megabytes": megabytes},
+        doubts=doubts.reasons(()),
     )
     recorder.advance("ingest", figure=megabytes / whole_s, unit="MB/s")
 
