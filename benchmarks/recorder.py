@@ -50,8 +50,8 @@ class Doubts:
     def watching(self) -> Iterator[None]:
         """Watch who uses the processor in the block."""
         with watch_cpu(self.measured_pid) as use:
+            self.uses.append(use)  # filled in at the end, also where the block is left early
             yield
-        self.uses.append(use)
 
     def reasons(self, metrics: Sequence[Metric]) -> tuple[str, ...]:
         """Everything found, the samples' own behaviour included."""

@@ -11,6 +11,7 @@ from html import escape
 from benchmarks.llama_bench_columns import to_llama_bench
 from benchmarks.metrics import FORMULAS
 from benchmarks.noise import NOISY_FOREIGN_SHARE, NOISY_VARIATION
+from benchmarks.pairing import TIMED_UNITS
 from benchmarks.pareto import candidates
 from benchmarks.records import PERCENTILES, Record, Run
 from benchmarks.svg_plots import IntervalRow, Point, distribution_plot, interval_plot, scatter_plot
@@ -163,7 +164,8 @@ def _remarks(run: Run) -> list[str]:
         if record.facts.get(fact)
     ]
     remarks += [f"{warning}." for warning in run.warnings()]
-    if not any(record.doubts for record in run.records):
+    has_times = any(metric.unit in TIMED_UNITS for record in run.records for metric in record.metrics)
+    if has_times and not any(record.doubts for record in run.records):
         remarks.insert(0, _NO_DOUBT)
     return remarks
 

@@ -26,7 +26,7 @@ def record_lines(records: Sequence[Record]) -> list[str]:
         settings = settings_text(record.configuration, without=shared)
         rows += [_metric_row(record, settings, metric) for metric in record.metrics]
     lines = [f"{records[0].suite}: {settings_text(shared)}".rstrip(": ")]
-    lines += aligned(rows)
+    lines += aligned(rows) if len(rows) > 1 else []
     lines += _fact_lines(records)
     return [*lines, *(f"doubt: {doubt}" for doubt in doubts_of(records))]
 
