@@ -29,6 +29,7 @@ from appliance.cli.document_lines import (
 from appliance.cli.document_options import queries_option
 from appliance.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from appliance.cli.invocation import Invocation
+from appliance.core.errors import ApplianceError
 from appliance.core.requests import LOCAL_OWNER
 from appliance.core.terminal_text import clean_for_terminal
 
@@ -101,7 +102,12 @@ def add_command(
                     return EXIT_OK
                 return _exit_code(report, is_stopped=stop.is_set())
         except KeyboardInterrupt:
-            return _stopped_at_once(lines, as_json=as_json)
+            _tell_broken_off(lines, as_json=as_json)
+            return EXIT_INTERRUPTED
+        except ApplianceError:
+            if lines.results:
+                _tell_broken_off(lines, as_json=as_json)
+            raise
 
 
 def _watcher(paths: Sequence[str]) -> Watcher:
@@ -131,13 +137,12 @@ def _added(
     )
 
 
-def _stopped_at_once(lines: IngestLines, *, as_json: bool) -> int:
-    """Tell what was finished before a second Ctrl+C."""
+def _tell_broken_off(lines: IngestLines, *, as_json: bool) -> None:
+    """Tell what was finished before a second Ctrl+C, or before the disk was full."""
     from appliance.retrieval.ingest import IngestReport
 
     report = IngestReport(results=tuple(lines.results), is_stopped=True)
     click.echo(_report_json(report, None) if as_json else summary_line(report))
-    return EXIT_INTERRUPTED
 
 
 @click.command("docs")

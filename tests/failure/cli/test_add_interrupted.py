@@ -49,3 +49,25 @@ def test_json_is_one_object_then_too(tmp_path: Path) -> None:
 
     told = json.loads(stopped.stdout)
     assert (stopped.returncode, told["files"], told["is_stopped"]) == (130, [], True)
+
+
+@pytest.mark.usefixtures("embedder_folder")
+def test_what_was_finished_before_the_store_took_no_more_is_told(tmp_path: Path) -> None:
+    papers = tmp_path / "papers"
+    papers.mkdir()
+    for number in range(12):
+        words = " ".join(f"word{number}x{place}" for place in range(4_000))
+        (papers / f"{number:02}.txt").write_text(f"{words}.\n")
+    command = [sys.executable, "-m", "appliance", "add", str(papers), "--no-vectors"]
+    stopped = subprocess.run(
+        ["sh", "-c", 'ulimit -f 1024; exec "$@"', "sh", *command],
+        cwd=REPOSITORY, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    added = [line for line in stopped.stdout.splitlines() if line.startswith("added ")]
+    last = stopped.stdout.splitlines()[-1]
+    assert stopped.returncode == 1
+    assert 0 < len(added) < 12
+    assert last.startswith(f"{len(added)} file")
+    assert last.endswith("; stopped, run the same command again to go on")
+    assert stopped.stderr.startswith("error: ")
