@@ -61,15 +61,30 @@ def _of_tests(text: str, concerned: Sequence[str], all_tests: int) -> str:
 
 
 def names_of(records: Sequence[Record]) -> list[str]:
-    """A name for each record: its test, with the settings where tests of unlike settings share it."""
+    """A name for each record: its test, with the settings that set it apart where several tests have one name."""
     tests = [record.test for record in records]
-    shared = shared_settings(records) if records else {}
+    short = [_named(record, records, is_short=True) for record in records]
     return [
-        f"{record.test} ({settings})"
-        if tests.count(record.test) > 1 and (settings := settings_text(record.configuration, shared))
-        else record.test
-        for record in records
+        test
+        if tests.count(test) == 1
+        else name
+        if short.count(name) == 1
+        else _named(record, records, is_short=False)
+        for test, name, record in zip(tests, short, records, strict=True)
     ]
+
+
+def _named(record: Record, records: Sequence[Record], *, is_short: bool) -> str:
+    """A test with its settings; the short name leaves out what most tests of that name have."""
+    same = [one.configuration for one in records if one.test == record.test]
+    most = len(same) / 2 if is_short else len(same) - 1
+    apart = {
+        name: value
+        for name, value in record.configuration.items()
+        if sum(one.get(name, _Missing) == value for one in same) <= most
+    }
+    settings = settings_text(apart)
+    return f"{record.test} ({settings})" if settings else record.test
 
 
 def shared_settings(records: Sequence[Record] | Sequence[MetricPair]) -> dict[str, Scalar]:
