@@ -81,6 +81,12 @@ def _wanted_name(text: str) -> CardName | None:
 def _checked_info(path: Path) -> GgufInfo:
     if not path.exists():
         raise ModelNotFoundError(f"there is no file {path}")
+    if path.is_dir() and (path / "model.onnx").is_file():
+        raise ModelFileError(
+            f"{path} holds a model in ONNX; import takes GGUF files",
+            hint="write a card that names its files with sources such as "
+            f"'file:{path / 'model.onnx'}' into the folder `cards` beside the data; then `appliance pull` takes it",
+        )
     if path.is_dir():
         raise ModelFileError(f"{path} is a folder", hint="name the .gguf file in it")
     if _SPLIT.search(path.name):

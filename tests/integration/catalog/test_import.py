@@ -100,6 +100,13 @@ def test_bad_files_are_not_taken_in(store: ModelStore, tmp_path: Path) -> None:
     assert list(store.root.rglob("sha256-*")) == []
 
 
+def test_a_folder_with_an_onnx_model_is_told_the_way_by_a_card(store: ModelStore, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").touch()
+    with pytest.raises(ModelFileError, match="holds a model in ONNX; import takes GGUF files") as caught:
+        import_gguf(Catalog(store, {}), tmp_path)
+    assert f"'file:{tmp_path / 'model.onnx'}'" in caught.value.hint
+
+
 def test_the_file_of_a_known_card_gets_its_name(starter_weights: Path, store: ModelStore) -> None:
     imported = import_gguf(Catalog(store), starter_weights, mode="in_place")
     assert imported.id == "smollm2:135m-instruct-q4_1"
