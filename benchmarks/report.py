@@ -144,7 +144,7 @@ def _rows(run: Run) -> Iterator[tuple[str, ...]]:
                 settings_text(record.configuration, without=shared),
                 metric.name,
                 amount(metric.value, metric.unit),
-                f"{interval} ({metric.interval.coverage:.0%})" if summary.count > 1 else "",
+                f"{interval} ({metric.interval.coverage:.0%})" if len(metric.independent) > 1 else "",
                 *(amount(points[name], metric.unit) for name in ("p50", "p95", "p99")),
                 f"{summary.variation:.1%}" if summary.count > 1 else "",
                 f"{summary.count} of {len(metric.groups)}" if metric.groups else str(summary.count),

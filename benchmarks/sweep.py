@@ -175,12 +175,14 @@ async def measure_sweep(
     }
     lines = [found.line() for found in evidence.values()]
     best = _together(plan, evidence)
+    has_tried = any(found.rounds >= _PROMISING_ROUNDS for found in evidence.values())
     if best == plan.usual:
-        return missing, [*lines, _recommend(plan, recorder, plan.usual, None, began_s)]
+        text = _recommend(plan, recorder, plan.usual, None, began_s, has_tried=has_tried)
+        return missing, [*lines, text]
     proof = await _prove(plan, best, recorder, energy, began_s, missing)
     if proof is not None:
         lines.append(proof.line())
-    return missing, [*lines, _recommend(plan, recorder, best, proof, began_s)]
+    return missing, [*lines, _recommend(plan, recorder, best, proof, began_s, has_tried=has_tried)]
 
 
 async def _prove(
@@ -273,8 +275,10 @@ def _together(plan: SweepPlan, evidence: dict[Variation, Evidence]) -> LoadChoic
     return best
 
 
-def _verdict(plan: SweepPlan, best: LoadChoice, proof: Evidence | None) -> str:
+def _verdict(plan: SweepPlan, best: LoadChoice, proof: Evidence | None, *, has_tried: bool) -> str:
     """The words before the recommended settings."""
+    if not has_tried:
+        return "the time was too short to compare anything (give a larger --budget), so the usual: "
     if best == plan.usual:
         return "no difference shown, so the usual: "
     if proof is not None and proof.is_proof:
@@ -288,14 +292,20 @@ def _verdict(plan: SweepPlan, best: LoadChoice, proof: Evidence | None) -> str:
 
 
 def _recommend(
-    plan: SweepPlan, recorder: Recorder, best: LoadChoice, proof: Evidence | None, began_s: float
+    plan: SweepPlan,
+    recorder: Recorder,
+    best: LoadChoice,
+    proof: Evidence | None,
+    began_s: float,
+    *,
+    has_tried: bool,
 ) -> str:
     """Recommend what was proven, and write it down."""
     is_proven = proof is not None and proof.is_proof
     chosen = best if is_proven else plan.usual
     settings = chosen.configuration()
     stated = [f"{name} = {settings[factor]!r}".replace("'", '"') for factor, name in SETTINGS.items()]
-    text = _verdict(plan, best, proof) + ", ".join(stated)
+    text = _verdict(plan, best, proof, has_tried=has_tried) + ", ".join(stated)
     if is_proven and (chosen.batch_tokens, chosen.ubatch_tokens) != (
         plan.usual.batch_tokens,
         plan.usual.ubatch_tokens,

@@ -167,7 +167,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _metric_row(record: Record, settings: str, metric: Metric) -> tuple[str, ...]:
     summary = metric.summary
-    is_single = summary.count == 1
+    is_single = len(metric.independent) == 1
     interval = metric.interval
     return (
         record.test,
@@ -202,7 +202,7 @@ def _pair_row(pair: MetricPair, shared: Mapping[str, Scalar]) -> tuple[str, ...]
 
 
 # Facts that a reader of the table needs; the rest stand in the record.
-_SPOKEN = ("energy", "recommendation", "note", "failed", "prompts_off", "steady_state", "setting")
+_SPOKEN = ("energy", "note", "failed", "prompts_off", "steady_state", "setting")
 
 
 def _fact_lines(records: Sequence[Record]) -> list[str]:
