@@ -282,8 +282,9 @@ def _request_of(body: Json) -> GenerateRequest:
     stop, max_tokens = body.get("stop") or [], body.get("max_tokens")
     assert isinstance(bias, dict)
     assert isinstance(stop, list)
+    is_open = body.get("continue_final_message") is True and body.get("add_generation_prompt") is False
     return GenerateRequest(
-        conversation=Conversation(tuple(map(_message_of, _items(body, "messages")))),
+        conversation=Conversation(tuple(map(_message_of, _items(body, "messages"))), is_open=is_open),
         model=str(body["model"]),
         owner=str(body.get("cache_salt", "counting")),
         sampling=SamplingParams(

@@ -19,7 +19,10 @@ class Section:
 
 
 def sections_of(receipt_json: str) -> tuple[Section, ...]:
-    """Return the sections a receipt lists, in order, the template's own tokens first; none where it lists none."""
+    """Return the sections a receipt lists, in order, the template's own tokens first; none where it lists none.
+
+    What of an answer was written already when it was gone on with is left out: the answer's own tokens count it.
+    """
     facts = _facts(receipt_json)
     listed = facts.get("sections")
     if not isinstance(listed, list):
@@ -30,7 +33,7 @@ def sections_of(receipt_json: str) -> tuple[Section, ...]:
         if not isinstance(item, dict):
             continue
         name, tokens = item.get("name"), item.get("tokens")
-        if isinstance(name, str) and isinstance(tokens, int):
+        if isinstance(name, str) and isinstance(tokens, int) and name != "answer":
             sections.append(Section(name=name, tokens=tokens))
     return tuple(sections)
 

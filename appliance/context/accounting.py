@@ -55,9 +55,13 @@ def _stages(parts: PromptParts) -> Iterator[tuple[SectionName, PromptParts]]:
     yield "memory", stage
     stage = replace(stage, summary=parts.summary)
     yield "summary", stage
-    stage = replace(stage, turns=parts.turns, after=parts.after)
-    yield "turns", stage if parts.question is not None else parts
-    if parts.question is not None:
-        stage = replace(stage, passages=parts.passages)
-        yield "documents", stage
-        yield "question", parts
+    if parts.question is None:
+        yield "turns", parts
+        return
+    after = parts.after if parts.open_turn is None else parts.after[:-1]
+    stage = replace(stage, turns=parts.turns, after=after)
+    yield "turns", stage
+    stage = replace(stage, passages=parts.passages)
+    yield "documents", stage
+    yield "question", replace(parts, after=after)
+    yield "answer", parts

@@ -29,7 +29,7 @@ from appliance.context.receipt import ContextReceipt, ReceiptEntry, SectionName,
 from appliance.context.selection import Candidate, SectionChoice
 from appliance.context.shortening import shorten_middle
 from appliance.core.errors import ContextOverflowError, InvalidRequestError
-from appliance.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from appliance.core.messages import Message, ToolMessage, UserMessage
 from appliance.core.requests import GenerateRequest
 
 _SHORTEST_TOOL_RESULT_TOKENS = 16
@@ -292,7 +292,7 @@ def _limit(name: SectionName, choices: Mapping[CuttableSection, SectionChoice]) 
     match name:
         case "memory" | "summary" | "documents" | "turns":
             return choices[name].limit_tokens
-        case "system" | "tools" | "question":
+        case "system" | "tools" | "question" | "answer":
             return None
 
 
@@ -307,10 +307,11 @@ def _entries(
         case "memory" | "summary" | "documents":
             return tuple(one.entry() for one in choices[name].candidates)
         case "turns":
-            return (*(one.entry() for one in choices[name].candidates), *tool_entries)
+            shown = tool_entries if parts.open_turn is None else tool_entries[:-1]
+            return (*(one.entry() for one in choices[name].candidates), *shown)
         case "tools":
             return tuple(_never_cut(tool.name, 0) for tool in parts.request.tools)
-        case "system" | "question":
+        case "system" | "question" | "answer":
             return (_never_cut(name, tokens),) if tokens else ()
 
 
@@ -319,8 +320,6 @@ def _never_cut(label: str, tokens: int) -> ReceiptEntry:
 
 
 def _label(message: Message) -> str:
-    if isinstance(message, AssistantMessage) and not message.tool_calls:
-        return "the answer so far"
     return f"result of {message.name}" if isinstance(message, ToolMessage) else f"{message.kind} message"
 
 

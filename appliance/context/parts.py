@@ -66,13 +66,19 @@ class PromptParts:
     question: UserMessage | None
     after: tuple[Message, ...]
 
+    @property
+    def open_turn(self) -> AssistantMessage | None:
+        """The turn that the answer goes on inside, or None."""
+        last = self.after[-1] if self.after else None
+        return last if isinstance(last, AssistantMessage) else None
+
     def to_request(self) -> GenerateRequest:
         """Return the request: system, turns, then documents and the question in one message of the user."""
         head: tuple[Message, ...] = () if self.system is None else (self.system,)
         turns = tuple(message for exchange in self.turns for message in exchange.messages)
         body = (*turns, *self._asking(), *self.after)
         messages = (*head, *_with_preamble(body, self._preamble()))
-        is_open = bool(self.after) and isinstance(self.after[-1], AssistantMessage)
+        is_open = self.open_turn is not None
         return replace(self.request, conversation=Conversation(messages, is_open=is_open))
 
     def _asking(self) -> tuple[Message, ...]:

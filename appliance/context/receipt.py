@@ -7,7 +7,7 @@ from typing import Literal
 
 from appliance.core.usage import Usage
 
-SectionName = Literal["system", "tools", "memory", "summary", "documents", "turns", "question"]
+SectionName = Literal["system", "tools", "memory", "summary", "documents", "turns", "question", "answer"]
 SECTION_ORDER: tuple[SectionName, ...] = (
     "system",
     "tools",
@@ -16,6 +16,7 @@ SECTION_ORDER: tuple[SectionName, ...] = (
     "documents",
     "turns",
     "question",
+    "answer",
 )
 
 Outcome = Literal["kept", "shortened", "cut"]
@@ -49,7 +50,8 @@ class ReceiptEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionReceipt:
-    """One section. `tokens` is exact, delimiters included; entries are counted each by itself.
+    """One section. `tokens` is exact, delimiters included; entries are counted each by itself. `answer` is what of
+    the answer was written already where the prompt ends inside it.
 
     `limit_tokens` is what the section was allowed; `None` is no limit: it is never cut.
     """

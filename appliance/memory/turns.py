@@ -50,12 +50,12 @@ class SentRequest:
     @property
     def conversation(self) -> Conversation:
         """The messages as they were sent: one that ends with a turn of the assistant was gone on with."""
-        return Conversation(self.messages, is_open=isinstance(self.messages[-1], AssistantMessage))
+        return Conversation(self.messages, is_open=self.open_turn is not None)
 
     @property
     def open_turn(self) -> AssistantMessage | None:
         """The turn it goes on with, or None."""
-        last = self.messages[-1]
+        last = self.messages[-1] if self.messages else None
         return last if isinstance(last, AssistantMessage) else None
 
     @classmethod

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import pytest_asyncio
@@ -162,6 +162,12 @@ def result_of(events: list[StreamEvent]) -> GenerateResult:
     for event in events:
         answer.add(event)
     return answer.result()
+
+
+async def success_of(subject: Subject, request: GenerateRequest) -> GenerateSuccess:
+    result = result_of(await events_of(subject, request))
+    assert isinstance(result, GenerateSuccess), result
+    return result
 
 
 async def test_progress_comes_before_deltas_and_one_terminal_event_comes_last(subject: Subject) -> None:
@@ -391,10 +397,44 @@ async def test_a_required_tool_is_called_with_valid_arguments(subject: Subject) 
     assert result.finish_reason in ("tool_calls", "length")
 
 
+async def test_an_open_turn_is_gone_on_with_right_behind_its_text(subject: Subject) -> None:
+    asked = subject.request()
+    first = await success_of(subject, replace(asked, sampling=replace(GREEDY, max_tokens=8)))
+    so_far = first.message.text
+    conversation = Conversation((*asked.conversation.messages, AssistantMessage(text=so_far)), is_open=True)
+    going_on = replace(asked, conversation=conversation, request_id="rest")
+
+    counted = await subject.provider.count_tokens(going_on)
+    rest = await success_of(subject, going_on)
+
+    assert rest.usage.output_tokens > 0
+    assert not rest.message.text.startswith(so_far)
+    assert rest.usage.input_tokens == counted == first.usage.input_tokens + 8
+    assert rest.usage.cached_tokens >= counted - 2
+
+
+async def test_a_stop_string_across_the_seam_of_an_open_turn_ends_it_there(subject: Subject) -> None:
+    asked = subject.request()
+    whole = (await success_of(subject, asked)).message.text
+    conversation = Conversation(
+        (*asked.conversation.messages, AssistantMessage(text=whole[:9])), is_open=True
+    )
+    rest = (await success_of(subject, replace(asked, conversation=conversation, request_id="r"))).message.text
+    stop = whole[7:9] + rest[:2]
+
+    stopped = await success_of(
+        subject,
+        replace(asked, conversation=conversation, sampling=replace(GREEDY, stop=(stop,)), request_id="s"),
+    )
+
+    assert stopped.message.text == ""
+    assert stopped.finish_reason == "stop"
+
+
 async def test_what_every_model_here_is_said_to_hold_to_is_tested_here(subject: Subject) -> None:
     offered = await subject.provider.capabilities(subject.model)
 
-    assert offered.capabilities >= {"chat", "json_schema", "tools"}
+    assert offered.capabilities >= {"chat", "json_schema", "tools", "open_turn"}
 
 
 async def test_loading_a_loaded_model_again_changes_nothing(subject: Subject) -> None:

@@ -118,11 +118,7 @@ async def ask(
 
 @router.post("/{conversation_id}/continue")
 async def go_on(
-    conversation_id: str,
-    request: Request,
-    caller: ChatCaller,
-    services: ServicesOf,
-    body: Answering | None = None,
+    conversation_id: str, body: Answering, request: Request, caller: ChatCaller, services: ServicesOf
 ) -> Response:
     """Go on with the last answer, which was stopped or cut at a limit, right behind its last character.
 
@@ -130,7 +126,7 @@ async def go_on(
     request alone. With `stream` the events `delta` hold what is new. An answer that the model ended itself is refused.
     """
     opening = services.exchanges.reopen(services.conversations(caller), conversation_id)
-    return await _respond(opening, body or Answering(), request, caller, services)
+    return await _respond(opening, body, request, caller, services)
 
 
 async def _respond(

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import RunCli
 
 ECHO = ("chat", "-m", "scripted:echo")
@@ -105,3 +107,25 @@ def test_a_conversation_longer_than_the_window_goes_on_and_says_what_was_folded(
     assert (shown.returncode, shown.stdout) == (0, "noted\n" * 8)
     assert "stand in the prompt as a summary" in shown.stderr
     assert (full.returncode, "the context window holds" in full.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("kept", [(), ("--no-store",)])
+def test_continue_writes_the_rest_of_a_cut_answer_and_refuses_a_whole_one(
+    run_cli: RunCli, tmp_path: Path, kept: tuple[str, ...]
+) -> None:
+    saved = tmp_path / "talk.md"
+    lines = f"one two three four five\n/continue\n/continue\n/save {saved}\n/continue\n"
+
+    shown = run_cli(*ECHO, *kept, "--max-tokens", "2", stdin=lines)
+
+    assert (shown.returncode, shown.stdout) == (1, "one two\n three four\n five\n")
+    assert "error: this answer is whole: the model ended it itself" in shown.stderr
+    assert saved.read_text(encoding="utf-8").endswith("Answer\n\none two three four five\n")
+
+
+@pytest.mark.parametrize("kept", [(), ("--no-store",)])
+def test_continue_before_anything_was_answered_is_refused(run_cli: RunCli, kept: tuple[str, ...]) -> None:
+    shown = run_cli(*ECHO, *kept, stdin="/continue\nhello\n")
+
+    assert (shown.returncode, shown.stdout) == (1, "hello\n")
+    assert "error: there is no answer to continue yet" in shown.stderr

@@ -22,7 +22,7 @@ from appliance.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from appliance.core.requests import GenerateRequest, JsonSchemaFormat, SamplingParams, ToolSpec
+from appliance.core.requests import GenerateRequest, JsonSchemaFormat, SamplingParams, TextFormat, ToolSpec
 from appliance.engine.client import Engine
 from tests.engine_calls import answer
 
@@ -94,6 +94,27 @@ async def test_the_receipt_is_what_the_engine_prefilled(starter_engine: Engine, 
     assert receipt.total_tokens == completed.usage.input_tokens <= receipt.available_tokens
     assert receipt.template_tokens + sum(one.tokens for one in receipt.sections) == receipt.total_tokens
     assert receipt.section("question").tokens > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_receipt_of_a_prompt_that_ends_inside_the_answer_is_exact_too(
+    starter_engine: Engine, seed: int
+) -> None:
+    chance = random.Random(seed)
+    asked = replace(random_request(chance), output=TextFormat())
+    so_far = AssistantMessage(text=words(chance, 40) or "Well ")
+    whole = Conversation((*asked.conversation.messages, so_far), is_open=True)
+    request = replace(asked, conversation=whole, sampling=SamplingParams(temperature=0.0, max_tokens=1))
+    budget = ContextBudget(context_window=WINDOW, reserved_tokens=chance.choice([64, 400]))
+    builder = ContextBuilder(RequestCounter(starter_engine.count_tokens), budget)
+
+    built = await builder.build(request, facts=[words(chance, 12)], summary=words(chance, 60))
+    _, completed = await answer(starter_engine, built.request)
+
+    receipt = built.receipt
+    assert receipt.total_tokens == completed.usage.input_tokens
+    assert receipt.template_tokens + sum(one.tokens for one in receipt.sections) == receipt.total_tokens
+    assert receipt.section("answer").tokens > 0
 
 
 async def test_a_second_question_finds_the_conversation_in_the_cache_and_the_receipt_shows_it(

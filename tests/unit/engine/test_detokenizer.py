@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,3 +72,28 @@ def test_a_beginning_of_a_stop_string_is_shown_when_it_goes_on_otherwise() -> No
     shown = [stop_filter.push("the E"), stop_filter.push("N"), stop_filter.push("vy")]
 
     assert shown == ["the ", "", "ENvy"]
+
+
+@pytest.mark.parametrize("before", ["one ", "one E", "one EN"])
+def test_a_stop_string_that_begins_in_the_text_before_ends_the_rest(before: str) -> None:
+    stop = StopFilter(["END"], before=before)
+    rest = "one END two"[len(before) :]
+
+    shown = stop.push(rest)
+
+    assert shown == ""
+    assert stop.is_stopped
+
+
+@given(text=st.text(alphabet="ENDx", min_size=1), seam=st.integers(min_value=0, max_value=12))
+def test_a_seam_that_no_stop_string_crosses_changes_nothing(text: str, seam: int) -> None:
+    before, rest = text[:seam], text[seam:]
+    stop = StopFilter(["END"], before=before)
+
+    shown = stop.push(rest) + stop.flush()
+
+    position = text.find("END")
+    if position < 0:
+        assert shown == rest
+    elif seam <= position:
+        assert shown == text[seam:position]
