@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchmarks.commands.running import SuiteEnd
     from benchmarks.exact_text import CountTokens
     from benchmarks.http_target import HttpTarget
-    from benchmarks.load_suite import State
+    from benchmarks.latency_suite import State
     from benchmarks.recorder import Recorder
     from benchmarks.records import Scalar
 
@@ -161,7 +161,7 @@ def latency_command(source: SettingsSource, **flags: Unpack[LatencyFlags]) -> in
     appliance bench latency -p 128,512,2048 -n 32,128
     """
     from benchmarks.commands.running import SuiteEnd, run_suite
-    from benchmarks.load_suite import LatencyPlan, measure_latency
+    from benchmarks.latency_suite import LatencyPlan, measure_latency
 
     settings = _settings(source, None, flags["url"])
     states = flags["states"] or (("warm", "cached") if flags["url"] else ("cold", "warm", "cached"))

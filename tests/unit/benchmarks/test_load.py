@@ -7,10 +7,11 @@ import pytest
 
 from appliance.core.clock import VirtualClock
 from appliance.core.errors import InvalidRequestError
+from benchmarks.answer_checks import answer_doubts, answer_facts
 from benchmarks.answers import Answer, LoadRequest
 from benchmarks.exact_text import NoExactTextError
 from benchmarks.load_driver import run_closed, run_open
-from benchmarks.load_suite import LoadPlan, answer_doubts, answer_facts, measure_load, parse_limits
+from benchmarks.load_suite import LoadPlan, measure_load, parse_limits
 from benchmarks.load_workload import Arrival, make_requests, poisson_times, read_trace
 from benchmarks.metrics import RequestTrace
 from benchmarks.recorder import Recorder
