@@ -177,6 +177,9 @@ class DocumentAsker:
         quotes = self._quotes(wordings.question, found) if evidence.is_enough else ()
         if not any(quote.relevance >= LEAST_RELEVANCE for _, quote in quotes):
             evidence = replace(evidence, is_enough=False)
+        elif wordings.rewritten_by == "code":
+            # The words that were carried over find the passage; which sentence of it is meant, the user's own say.
+            quotes = self._quotes(asked.question, found)
         chunks = self._to_read(asked, found)
         coverage = Coverage(
             read_passages=0, all_passages=found.trace.searched_chunks, needs_all=asks_for_all(asked.question)

@@ -151,3 +151,16 @@ async def test_a_follow_up_in_a_chat_says_in_its_receipt_what_was_searched_for(l
     assert (told["kind"], told["searched_for"]) == ("answered", [TOLD, ASKED.question])
     assert told["rewritten_by"] == "model"
     assert f"searched for: {TOLD}" in told["notes"]
+
+
+async def test_the_users_own_words_choose_the_sentence_that_is_quoted_first(library: Library) -> None:
+    clock = VirtualClock()
+    reader = ScriptedModel(name="reader", turns=((Say(text="Nothing that stands there."),),))
+    asker = DocumentAsker(Gateway([ScriptedProvider([reader], clock)], clock), library)
+    said = (UserMessage(text="How many days of paid leave may every employee take a year?"),)
+    asked = replace(ASKED, model="reader", question="And when must it be carried over?", history=said)
+
+    answer = await asker.answer(asked)
+
+    assert answer.rewritten_by == "code"
+    assert answer.citations[0].citation.quote.startswith("Unused leave can be carried over")
