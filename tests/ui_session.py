@@ -16,6 +16,7 @@ from appliance.config.settings import FactMode
 from appliance.core.clock import VirtualClock
 from appliance.core.errors import Failure, InvalidRequestError, ModelNotFoundError
 from appliance.core.events import Completed, StreamEvent, TextDelta
+from appliance.core.forgetting import ForgetTarget
 from appliance.core.ports import Clock, Vector
 from appliance.core.requests import GenerateRequest, SamplingParams
 from appliance.core.usage import Timings, Usage
@@ -45,6 +46,7 @@ from tui.rows import (
     BenchRecord,
     BenchRun,
     DocumentRow,
+    Forgotten,
     ModelRow,
     NamedSource,
     PassageRow,
@@ -171,6 +173,7 @@ class TestSession:
         facts: FactMode = "off",
         bench: FixedBench | None = None,
         log: FixedLog | None = None,
+        forgetting: FixedForgetting | None = None,
         leaves_for: str = "",
     ) -> None:
         self._leaves_for = leaves_for
@@ -185,6 +188,7 @@ class TestSession:
         self._memory: MemoryOfUser | None = None
         self.bench = bench or FixedBench()
         self.log = log or FixedLog()
+        self.forgetting = forgetting or FixedForgetting()
         self._history: list[str] = []
         self._database: Database | None = None
         self._chats: StoredChats | None = None
@@ -381,6 +385,21 @@ def some_rows(name: str = "lease.pdf", value: str = "Ada Byron") -> list[Extract
     )
     failure = Failure(kind="timeout", message=f"{value}: took too long")
     return [good, ExtractedRow(document_id="d2", name="scan.pdf", source=name, failure=failure)]
+
+
+@dataclass
+class FixedForgetting:
+    """Counts one turn, forgets nothing, and says that it is gone."""
+
+    text: str = "Result: nothing remains"
+    asked: list[ForgetTarget] = field(default_factory=list)
+
+    async def preview(self, target: ForgetTarget) -> dict[str, int]:
+        return {"turns": 1}
+
+    async def forget(self, target: ForgetTarget) -> Forgotten:
+        self.asked.append(target)
+        return Forgotten(receipt=self.text, is_clean=True)
 
 
 @dataclass

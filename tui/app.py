@@ -70,10 +70,12 @@ class ApplianceUI(App[None]):
         theme: str = "",
         copy_folder: Path | None = None,
         keys: Mapping[str, str] = USUAL_KEYS,
+        at_rest: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self.session = session
         self.keys = keys
+        self.at_rest = at_rest
         self.is_session_open = False
         self.session_error: ApplianceError | None = None
         self.model_state = ""

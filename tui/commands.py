@@ -46,6 +46,7 @@ COMMANDS = (
     SlashCommand("/pin", "keep this chat at the top, or let it go"),
     SlashCommand("/archive", "put this chat out of sight"),
     SlashCommand("/delete", "move this chat to the trash"),
+    SlashCommand("/forget [@DOCUMENT|WORDS]", "remove for good: this chat, a document, or a subject"),
     SlashCommand("/undo", "bring back the chat deleted last"),
     SlashCommand("/settings", "every setting and its source"),
     SlashCommand("/log", "requests with their times, and what the workers wrote"),

@@ -131,6 +131,14 @@ class ReceiptView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What a forgetting says of itself; clean means that nothing was found that should be gone."""
+
+    receipt: str
+    is_clean: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NamedSource:
     """A document or a collection that a question can name with @."""
 

@@ -9,8 +9,18 @@ from appliance.config import Settings
 from appliance.core.requests import SamplingParams
 from tui.app import ApplianceUI
 from tui.first_paint import restore_terminal
+from tui.garbage import search_now, search_seldom
 from tui.rows import SettingRow
-from tui.session import BenchPort, ChatPort, ExtractPort, LibraryPort, LogPort, MemoryPort, ModelPort
+from tui.session import (
+    BenchPort,
+    ChatPort,
+    ExtractPort,
+    ForgetPort,
+    LibraryPort,
+    LogPort,
+    MemoryPort,
+    ModelPort,
+)
 
 if TYPE_CHECKING:
     from tui.in_process.session import InProcessSession
@@ -19,7 +29,10 @@ if TYPE_CHECKING:
 def open_ui(settings: Settings, *, connect: str = "") -> int:
     """Run the interface until the user leaves; return the exit code."""
     app = ApplianceUI(
-        LateSession(settings, connect=connect), copy_folder=settings.state_dir, keys=settings.keys
+        LateSession(settings, connect=connect),
+        copy_folder=settings.state_dir,
+        keys=settings.keys,
+        at_rest=search_now,
     )
     try:
         app.run()
@@ -60,6 +73,11 @@ class LateSession:
     def memory(self) -> MemoryPort:
         """The long-term facts."""
         return self._opened.memory
+
+    @property
+    def forgetting(self) -> ForgetPort:
+        """Forgetting for good."""
+        return self._opened.forgetting
 
     @property
     def extraction(self) -> ExtractPort:
@@ -120,6 +138,7 @@ class LateSession:
             real = await connected_session(self._settings, self._connect)
         await real.open()
         self._real = real
+        search_seldom()
 
     async def close(self) -> None:
         """Close what was opened."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from appliance.config.settings import FactMode
+    from appliance.core.forgetting import ForgetTarget
     from appliance.core.requests import SamplingParams
     from appliance.jobs.extract import ExtractEvent
     from appliance.memory.chats import Shelf
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         BenchEvent,
         BenchRun,
         DocumentRow,
+        Forgotten,
         ModelRow,
         NamedSource,
         ReceiptView,
@@ -134,6 +136,14 @@ class MemoryPort(Protocol):
     async def propose(self, chat_id: str) -> list[Fact]: ...
 
 
+class ForgetPort(Protocol):
+    """Forgetting for good. Methods may raise ApplianceError."""
+
+    async def preview(self, target: ForgetTarget) -> dict[str, int]: ...
+
+    async def forget(self, target: ForgetTarget) -> Forgotten: ...
+
+
 class ExtractPort(Protocol):
     """Rows out of documents. Methods may raise ApplianceError."""
 
@@ -178,6 +188,9 @@ class Session(Protocol):
 
     @property
     def memory(self) -> MemoryPort: ...
+
+    @property
+    def forgetting(self) -> ForgetPort: ...
 
     @property
     def extraction(self) -> ExtractPort: ...

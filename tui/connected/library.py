@@ -20,6 +20,7 @@ from appliance.memory.document_scope import DocumentScope
 from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding
 from appliance.memory.turns import Chat, Turn
 from tui.connected.server import ServerConnection, number, objects, texts, usage_of, whole
+from tui.counting import counted
 from tui.mentions import scope_of, without_mentions
 from tui.rows import (
     DocumentRow,
@@ -69,7 +70,7 @@ class LibraryOfServer:
         """Remove a document for good; say what was checked."""
         told = await self._server.delete(f"/v1/documents/{quote(document_id, safe='')}")
         remains = "; ".join(texts(told.get("remains"))) or "no trace left in table, full text or vectors"
-        return f"removed: {whole(told.get('passages'))} passages; {remains}"
+        return f"removed: {counted(whole(told.get('passages')), 'passage')}; {remains}"
 
     async def search(self, question: str) -> SearchView:
         """Search by words and meaning."""

@@ -15,6 +15,7 @@ from appliance.memory.chat_prompt import AnswerChoice
 from appliance.memory.document_scope import DocumentScope
 from appliance.memory.prompt import PreparedPrompt, PreparePrompt, ReportFolding
 from appliance.memory.turns import Chat, Turn
+from tui.counting import counted
 from tui.in_process.streaming import Report, reported
 from tui.mentions import scope_of, without_mentions
 from tui.rows import (
@@ -164,7 +165,7 @@ class LibraryOfDocuments:
         removal = library.remove(LOCAL_OWNER, library.select(LOCAL_OWNER, [document_id]))
         names = ", ".join(record.name for record in removal.documents)
         rest = "; ".join(removal.remains) or "no trace left in table, full text or vectors"
-        return f"removed {names}: {removal.removed_chunks} passages; {rest}"
+        return f"removed {names}: {counted(removal.removed_chunks, 'passage')}; {rest}"
 
     def _search(self, request: SearchRequest) -> SearchView:
         result = self.opened().searcher.search(request)

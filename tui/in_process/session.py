@@ -26,6 +26,7 @@ from appliance.storage.database import STORE_FILE, Database
 from tui.in_process.bench import BenchOfMachine
 from tui.in_process.chats import StoredChats
 from tui.in_process.extraction import ExtractionOfDocuments
+from tui.in_process.forgetting import ForgettingOfUser
 from tui.in_process.library import LibraryOfDocuments
 from tui.in_process.log import LogOfMachine
 from tui.in_process.memory import MemoryOfUser
@@ -72,8 +73,10 @@ class InProcessSession:
         self._chats: StoredChats | None = None
         self._models: CatalogueOfModels | None = None
         self._memory: MemoryOfUser | None = None
+        self._forgetting: ForgettingOfUser | None = None
         own = LibraryOfDocuments(settings, self._gateway, self._choice, forget_prompts=self._forget_prompts)
         self._library: ChatLibrary = library(self._answering) if library else own
+        self._opened_library = None if library else own.opened
         self._bench = BenchOfMachine(settings, self._answering)
         self._log = LogOfMachine(settings.state_dir)
         self._extraction: ExtractPort = (
@@ -104,6 +107,12 @@ class InProcessSession:
         """The long-term facts; the session must be open."""
         assert self._memory is not None
         return self._memory
+
+    @property
+    def forgetting(self) -> ForgettingOfUser:
+        """Forgetting; the session must be open."""
+        assert self._forgetting is not None
+        return self._forgetting
 
     @property
     def extraction(self) -> ExtractPort:
@@ -173,6 +182,9 @@ class InProcessSession:
             recall=no_facts if mode == "off" else FactRecall(facts),
         )
         self._models = CatalogueOfModels(self._settings, self._appliance.gateway)
+        self._forgetting = ForgettingOfUser(
+            self._settings, self._database, self._opened_library, forget_prompts=self._forget_prompts
+        )
 
     async def close(self) -> None:
         """Unload models, end parsers and close the store."""

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Footer, OptionList, TextArea
+from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from appliance.core.errors import ApplianceError
@@ -28,7 +28,9 @@ from tui.screens.text_page import TextPage
 from tui.widgets.copy_button import CopyButton
 from tui.widgets.fold import Fold
 from tui.widgets.hints import Hints
+from tui.widgets.keys_line import KeysLine
 from tui.widgets.meter import Meter
+from tui.widgets.notice import Notice
 from tui.widgets.plain import Plain
 from tui.widgets.prompt import Prompt
 from tui.widgets.transcript import Details, Transcript
@@ -48,6 +50,7 @@ class ChatScreen(Frame):
         Binding("escape", "stop", "Stop", priority=True),
         Binding("ctrl+n", "new_chat", "New", priority=True, id="new_chat"),
         Binding("ctrl+t", "receipt", "Receipt", priority=True, id="receipt"),
+        Binding("tab", "complete", "Complete", show=False, priority=True),
         Binding("ctrl+c", "copy_or_stop", "Copy", show=False, priority=True),
         Binding("f2", "app.show('chats')", "Chats", priority=True, id="chats"),
         Binding("f3", "app.show('library')", "Library", priority=True, id="library"),
@@ -74,10 +77,11 @@ class ChatScreen(Frame):
             yield Plain(welcome(self.ui.keys), id="welcome")
             yield Transcript()
             yield Plain(id="pill")
+            yield Notice()
             yield Hints()
             yield Prompt()
             yield Meter()
-            yield Footer(compact=True, show_command_palette=False)
+            yield KeysLine()
 
     def on_mount(self) -> None:
         """Begin with an empty chat; the session comes later."""
@@ -248,6 +252,21 @@ class ChatScreen(Frame):
         else:
             self.prompt.focus()
 
+    def action_complete(self) -> None:
+        """Complete what is written; otherwise go to the last turn, or on to what is next."""
+        # Bound with priority and without a message: the next key already finds the focus where it belongs.
+        if not self.prompt.has_focus:
+            self.focus_next()
+        elif not self._completion.complete() and (views := list(self.query(TurnView))):
+            self.set_focus(views[-1])
+
+    def notify_plain(self, text: str, *, is_bad: bool = False) -> None:
+        """Show a message above the input; over another screen where one is shown."""
+        if self.is_current:
+            self.query_one(Notice).tell(text, is_bad=is_bad)
+        else:
+            super().notify_plain(text, is_bad=is_bad)
+
     def action_copy_or_stop(self) -> None:
         """Copy what is selected; with nothing selected, stop the answer."""
         chosen = self.get_selected_text() or self.prompt.selected_text
@@ -282,6 +301,7 @@ class ChatScreen(Frame):
                 await self.show_turns(await self.session.chats.branch(self.chat.id))
         self.show_title()
         await self.refresh_sidebar()
+        self.call_after_refresh(self.ui.at_rest)
 
     @on(Prompt.Submitted)
     async def _submit(self, message: Prompt.Submitted) -> None:
@@ -330,11 +350,6 @@ class ChatScreen(Frame):
     def _note_draft(self) -> None:
         self.meter.change(draft_characters=len(self.prompt.text))
         self._completion.show(self.prompt.text)
-
-    @on(Prompt.CompletionWanted)
-    def _complete(self) -> None:
-        if not self._completion.complete() and (views := list(self.query(TurnView))):
-            views[-1].focus()
 
     @on(Prompt.HistoryWanted)
     async def _search_history(self) -> None:

@@ -12,6 +12,7 @@ from tui.commands import parse_command
 from tui.files import write_new
 from tui.receipt_text import receipt_lines
 from tui.screens.dialogs import Pick
+from tui.screens.forgetting import ForgetAction
 from tui.screens.places import Place
 from tui.screens.remembering import Remembering
 from tui.screens.text_page import TextPage
@@ -40,6 +41,7 @@ class ChatActions:
     def __init__(self, screen: ChatScreen) -> None:
         self._screen = screen
         self._remembering = Remembering(screen)
+        self._forgetting = ForgetAction(screen)
 
     def asked(self) -> None:
         """Note that the user asked something."""
@@ -107,7 +109,7 @@ class ChatActions:
                 await self._undo()
             case "/exit":
                 screen.app.exit()
-            case "/ask" | "/remember" | "/chats" | "/model" | "/think" | "/set" | "/theme":
+            case "/ask" | "/remember" | "/forget" | "/chats" | "/model" | "/think" | "/set" | "/theme":
                 await self._on_program(name, argument)
             case _:
                 await self._on_chat(name, argument)
@@ -119,6 +121,8 @@ class ChatActions:
                 await self._ask_documents(argument)
             case "/remember":
                 await self._remembering.remember(argument, self._screen.chat)
+            case "/forget":
+                await self._forgetting.ask(argument, self._screen.chat)
             case "/chats":
                 await ui.show_chats(argument)
             case "/model":

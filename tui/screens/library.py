@@ -14,6 +14,7 @@ from textual.widgets.option_list import Option
 
 from appliance.core.errors import ApplianceError
 from tui.clean import shown_line
+from tui.counting import counted
 from tui.rows import DocumentRow, PassageRow, SearchView
 from tui.screens.dialogs import AskText, Confirm
 from tui.screens.text_page import TextPage
@@ -121,7 +122,7 @@ class LibraryScreen(WorkingScreen):
     def _show_found(self, found: SearchView) -> None:
         self._found = found
         self.query_one(".page-title", Plain).show(
-            f"Library · found: {len(found.passages)} of {found.searched_chunks:,} passages "
+            f"Library · found: {len(found.passages)} of {counted(found.searched_chunks, 'passage')} "
             f"in {found.duration_s * 1000:.0f} ms"
         )
         self._list([Option(_passage_line(row), id=str(n)) for n, row in enumerate(found.passages)])

@@ -18,15 +18,16 @@ from appliance.core.errors import ApplianceError
 from appliance.memory.facts import Fact
 from appliance.memory.turns import Summary
 from tui.clean import shown_line
+from tui.counting import counted
 from tui.screens.dialogs import AskText, Confirm
 from tui.screens.frame import Frame
 from tui.screens.text_page import TextPage
 from tui.widgets.plain import Plain
 
 _MODES = {
-    "off": "facts are switched off: none enters a prompt",
-    "ask": "a proposal enters prompts once you confirm it",
-    "save": "what you say of yourself is saved at once",
+    "off": "switched off",
+    "ask": "only confirmed ones enter prompts",
+    "save": "saved at once",
 }
 _EMPTY = (
     "Nothing is remembered yet. After a chat, what you said of yourself is proposed here in your own words. "
@@ -74,7 +75,7 @@ class MemoryScreen(Frame):
         self._facts = {fact.id: fact for fact in (*proposed, *confirmed)}
         self._summaries = {summary.id: summary for summary in summaries}
         self.query_one(".page-title", Plain).show(
-            f"Memory · {len(confirmed)} facts · {len(proposed)} to confirm · {_MODES[memory.mode]}"
+            f"Memory · {counted(len(confirmed), 'fact')} · {len(proposed)} to confirm · {_MODES[memory.mode]}"
         )
         options = [Option(_fact_line(fact), id=fact.id) for fact in self._facts.values()]
         options += [Option(_summary_line(summary), id=summary.id) for summary in summaries]

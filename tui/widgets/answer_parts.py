@@ -34,24 +34,16 @@ def _new_parser() -> MarkdownIt:
     )
 
 
-def parts_of(text: str) -> list[str]:
-    """Return the parts of a whole text, in order; joined they are the text."""
+def parts_of(text: str, *, after: int = 0) -> list[str]:
+    """Return the parts of a text, in order; joined they are the text. No part begins before `after`."""
     parts: list[str] = []
     begin = blocks = 0
     for start, may_begin in _blocks(text):
-        if may_begin and blocks >= MOST_BLOCKS:
+        if may_begin and blocks >= MOST_BLOCKS and start >= after:
             parts.append(text[begin:start])
             begin, blocks = start, 0
         blocks += 1
     return [*parts, text[begin:]]
-
-
-def last_cut(text: str) -> int:
-    """Return where the last block begins, if a part may begin there; otherwise 0."""
-    last = 0
-    for start, may_begin in _blocks(text):
-        last = start if may_begin else 0
-    return last
 
 
 def _blocks(text: str) -> Iterator[tuple[int, bool]]:

@@ -8,7 +8,7 @@ from textual.reactive import Reactive
 from textual.widgets import Markdown
 from textual.widgets.markdown import MarkdownBlock
 
-from tui.widgets.answer_parts import MOST_BLOCKS, last_cut, parts_of, plain_parser
+from tui.widgets.answer_parts import MOST_BLOCKS, parts_of, plain_parser
 from tui.widgets.growing_blocks import (
     BulletItem,
     BulletList,
@@ -44,14 +44,38 @@ class PlainMarkdown(Markdown):
 
 
 class AnswerPart(Stretch):
-    """Some blocks of an answer."""
+    """Some blocks of an answer. Far from the reader only their source is kept: widgets are large, and many."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__(classes="answer-part")
         self.markdown = PlainMarkdown(text)
+        self._is_changing = False
 
     def compose(self) -> ComposeResult:
         yield self.markdown
+
+    def set_near(self, is_near: bool) -> None:
+        """Lay the inside out, or let it go."""
+        has_changed = is_near != self.is_near
+        super().set_near(is_near)
+        if has_changed and not self._is_changing and self.is_attached:
+            self._is_changing = True
+            self.call_later(self._fill_or_empty)
+
+    async def _fill_or_empty(self) -> None:
+        try:
+            # The reader may turn round meanwhile.
+            while self.is_attached and self.is_near != bool(self.children):
+                if self.is_near:
+                    await self.mount(self.markdown)
+                    self.is_hollow = False
+                    self.refresh(layout=True)
+                else:
+                    self.is_hollow = True
+                    shown, self.markdown = self.markdown, PlainMarkdown(self.markdown.source)
+                    await shown.remove()
+        finally:
+            self._is_changing = False
 
 
 class AnswerText(Stretch):
@@ -66,25 +90,24 @@ class AnswerText(Stretch):
 
     async def append(self, text: str) -> None:
         """Write more at the end."""
-        self.parts[-1].is_growing = True
-        last = self.parts[-1].markdown
-        cut = self._cut_in(text)
-        if cut is None:
-            await last.append(text)
-            return
-        if cut:
-            await last.append(text[:cut])
-        self.parts[-1].is_growing = False
-        part = AnswerPart()
-        part.is_growing = True
-        self.parts.append(part)
-        await self.mount(part)
-        await part.markdown.append(text[cut:])
+        last = self.parts[-1]
+        last.is_growing = True
+        first, *more = self._pieces(last.markdown, text)
+        if first:
+            await last.markdown.append(first)
+        for piece in more:
+            self.parts[-1].is_growing = False
+            part = AnswerPart()
+            part.is_growing = True
+            self.parts.append(part)
+            await self.mount(part)
+            await part.markdown.append(piece)
 
-    def _cut_in(self, text: str) -> int | None:
-        """Return where in the new text a part begins; None where the last one goes on."""
-        last = self.parts[-1].markdown
-        if len(last.children) < MOST_BLOCKS or not ("\n" in text or last.source.endswith("\n")):
-            return None
-        cut = last_cut(last.source + text) - len(last.source)
-        return cut if cut >= 0 else None
+    def _pieces(self, last: PlainMarkdown, text: str) -> list[str]:
+        """Cut new text into what goes on in the last part and what begins others."""
+        source = last.source
+        blocks = len(last.children) + text.count("\n\n")
+        if blocks < MOST_BLOCKS or not ("\n" in text or source.endswith("\n")):
+            return [text]
+        whole, *more = parts_of(source + text, after=len(source))
+        return [whole[len(source) :], *more]

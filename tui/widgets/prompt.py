@@ -29,9 +29,6 @@ class Prompt(TextArea):
             super().__init__()
             self.text = text
 
-    class CompletionWanted(Message):
-        """Tab was pressed."""
-
     class HistoryWanted(Message):
         """The user wants to search what was asked before."""
 
@@ -85,11 +82,6 @@ class Prompt(TextArea):
             event.stop()
             event.prevent_default()
             self.insert("\n")
-            return
-        if event.key == "tab":
-            event.stop()
-            event.prevent_default()
-            self.post_message(self.CompletionWanted())
             return
         if event.key in ("pageup", "pagedown", "ctrl+end", "ctrl+home") or (
             event.key in ("home", "end") and not self.text

@@ -9,7 +9,10 @@ from textual.reactive import Reactive
 
 
 class Stretch(Vertical):
-    """Far from the reader it is one empty box of the height it had: a layout costs what is near, not what is there."""
+    """Far from the reader it is one empty box of the height it had: a layout costs what is near, not what is there.
+
+    While it `is_hollow` the inside is not there at all, and the height is the last one.
+    """
 
     # A box as high as its content never scrolls: another height of it asks for no second layout.
     virtual_size = Reactive(Size(0, 0))
@@ -18,6 +21,7 @@ class Stretch(Vertical):
         super().__init__(classes=classes)
         self.is_near = True
         self.is_growing = False
+        self.is_hollow = False
         self._is_measuring = False
         self._measured: tuple[int, int, int] | None = None
 
@@ -41,11 +45,15 @@ class Stretch(Vertical):
         for stretch in self._with_outer():
             stretch.is_growing = is_growing
             stretch.set_near(is_growing or stretch.is_near)
+        if not is_growing:
+            for inner in self.query(Stretch):
+                inner.is_growing = False
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return the height of the inside, measured only when something in it changed; far away, the last one."""
-        if self._measured is not None and self._measured[:2] == (width, self._layout_updates):
-            return self._measured[2]
+        measured = self._measured
+        if measured and (self.is_hollow or measured[:2] == (width, self._layout_updates)):
+            return measured[2]
         self._is_measuring = True
         try:
             height = super().get_content_height(container, viewport, width)
@@ -56,7 +64,7 @@ class Stretch(Vertical):
 
     def arrange(self, size: Size, optimal: bool = False) -> DockArrangeResult:
         """Place the inside; nothing is placed far away, except to learn its height."""
-        if self.is_near or self._is_measuring:
+        if (self.is_near and not self.is_hollow) or self._is_measuring:
             return super().arrange(size, optimal)
         return DockArrangeResult([], set(), NULL_SPACING)
 

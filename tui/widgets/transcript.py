@@ -178,6 +178,7 @@ class Transcript(VerticalScroll, can_focus=False):
             return
         await live.finish()
         live.view.set_growing(False)
+        self.call_after_refresh(self.note_growth)
         if turn is not None:
             self._turns[-1] = turn
             live.view.set_turn(turn)
@@ -309,7 +310,11 @@ def _lay_out_between(container: Widget, y: int, top: float, bottom: float) -> No
         # Before its first layout a widget has no height.
         is_near = height == 0 or (y < bottom and y + height > top)
         if isinstance(child, Stretch):
-            child.set_near(is_near or child.is_growing)
+            is_near = is_near or child.is_growing
+            if child.is_near and not is_near:
+                for inner in child.query(Stretch):
+                    inner.set_near(False)
+            child.set_near(is_near)
         if is_near and child.has_class("stretches"):
             _lay_out_between(child, y, top, bottom)
         y += height + child.styles.margin.bottom

@@ -28,7 +28,7 @@ class TurnView(Stretch, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "do('copy')", "Copy"),
-        Binding("y", "do('copy_code')", "Copy code"),
+        Binding("y", "do('copy_code')", "Code"),
         Binding("e", "do('edit')", "Edit"),
         Binding("r", "do('regenerate')", "Again"),
         Binding("k", "do('continue')", "Continue"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from textual.events import Paste
+from textual.events import Key, Paste
 from textual.pilot import Pilot
 
 from appliance.core.clock import SystemClock
@@ -88,9 +88,7 @@ async def test_escape_stops_the_answer_and_keeps_what_was_written(tmp_path: Path
 
 
 async def test_a_stopped_answer_can_be_continued(tmp_path: Path) -> None:
-    model = ScriptedModel(
-        name=MODEL, turns=((Say(text="first " * 500, token_s=0.01),), (Say(text=" and the rest"),))
-    )
+    model = ScriptedModel(name=MODEL, turns=((Say(text="first " * 30, token_s=0.05),),))
     app = ApplianceUI(TestSession(tmp_path, model, clock=SystemClock()))
     async with app.run_test() as pilot:
         chat = await opened(app, pilot)
@@ -103,7 +101,8 @@ async def test_a_stopped_answer_can_be_continued(tmp_path: Path) -> None:
         await pilot.press("enter")
         await until(lambda: chat.transcript.turns[-1].state == "done", "the answer goes on")
 
-        assert chat.transcript.turns[-1].text == stopped + " and the rest"
+        assert chat.transcript.turns[-1].text.split() == ["first"] * 30
+        assert chat.transcript.turns[-1].text.startswith(stopped)
         assert len(chat.transcript.turns) == 2
 
 
@@ -333,3 +332,57 @@ async def test_an_earlier_turn_that_does_not_fit_is_said_in_the_chat(tmp_path: P
         await ask(app, pilot, "second " * 60)
 
         assert "are not in the prompt: they do not fit" in screen_text(app)
+
+
+async def test_a_key_right_after_tab_acts_on_the_turn_and_not_on_the_input(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await ask(app, pilot, "again and again")
+        first = chat.transcript.turns[-1].id
+        for key in ("tab", "r"):
+            app.post_message(Key(key, None if key == "tab" else key))
+        await until(lambda: chat.transcript.turns[-1].id != first, "the turn is answered again")
+
+        assert chat.prompt.text == ""
+
+
+async def test_the_beginning_of_a_long_chat_is_one_key_away_and_so_is_its_end(tmp_path: Path) -> None:
+    app = ApplianceUI(TestSession(tmp_path))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        stored = await app.session.chats.create()
+        for number in range(40):
+            async for _ in app.session.chats.ask(stored.id, f"question {number}."):
+                pass
+        await app.open_chat(stored.id)
+        await until(lambda: "question 39." in screen_text(app), "the end is shown")
+
+        await pilot.press("ctrl+home")
+        await until(lambda: "question 0." in screen_text(app), "the beginning is shown")
+        assert "later turns" not in screen_text(app)
+        for _ in range(3):
+            await pilot.press("pagedown")
+            await pilot.pause()
+        assert not chat.transcript.is_following
+        await pilot.press("ctrl+end")
+        await until(lambda: "question 39." in screen_text(app), "the end is shown again")
+
+        await until(lambda: chat.transcript.is_following, "it follows again")
+
+
+async def test_an_answer_far_above_the_reader_is_there_again_when_she_goes_back(tmp_path: Path) -> None:
+    answer = "\n\n".join(f"paragraph {number}" for number in range(120))
+    app = ApplianceUI(TestSession(tmp_path, ScriptedModel(name=MODEL, turns=((Say(text=answer),),))))
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await ask(app, pilot, "go")
+        await until(lambda: "paragraph 119" in screen_text(app), "the end is shown")
+        height = chat.transcript.virtual_size.height
+        await until(lambda: len(chat.query("Paragraph")) < 100, "what is far away is let go")
+        assert chat.transcript.virtual_size.height == height
+
+        await pilot.press("ctrl+home")
+        await until(lambda: "paragraph 0\n" in screen_text(app), "the beginning is shown")
+
+        assert chat.transcript.virtual_size.height == height

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.widgets.answer_parts import MOST_BLOCKS, last_cut, parts_of
+from tui.widgets.answer_parts import MOST_BLOCKS, parts_of
 
 BLOCKS = [
     "A paragraph.",
@@ -38,6 +38,7 @@ def test_code_that_looks_like_blocks_stays_in_one_part() -> None:
 
 def test_a_list_is_not_parted_from_what_may_still_belong_to_it() -> None:
     items = "\n\n".join(["p"] * MOST_BLOCKS) + "\n\n- item\n\n"
+    doubtful = items + "perhaps a paragraph of the item"
 
-    assert last_cut(items + "perhaps a paragraph of the item") == 0
-    assert last_cut(items + "# Heading") == len(items)
+    assert parts_of(doubtful, after=len(items)) == [doubtful]
+    assert parts_of(items + "# Heading", after=len(items)) == [items, "# Heading"]
