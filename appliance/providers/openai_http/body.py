@@ -49,7 +49,7 @@ def request_body(
     Raises:
         InvalidRequestError: the request asks for something that this kind of server does not take.
     """
-    body: JsonObject = {"model": model, "stream": True} | wire_turns(request, dialect)
+    body: JsonObject = {"model": model, "stream": True} | wire_turns(request)
     body |= _sampling(request.sampling, dialect) | _output(request.output) | _tools(request)
     body |= _logprobs(request)
     if asks_usage:
@@ -63,10 +63,15 @@ def request_body(
     return body
 
 
-def wire_turns(request: GenerateRequest, dialect: Dialect) -> JsonObject:
-    """Return the messages, and for an open turn what asks the server to go on inside it."""
-    turns: JsonObject = {"messages": wire_messages(request)}
-    return turns | dict(dialect.goes_on or {}) if request.conversation.is_open else turns
+def wire_turns(request: GenerateRequest) -> JsonObject:
+    """Return the messages, and for an open turn what asks the server to go on inside it, as vLLM names it."""
+    messages = wire_messages(request)
+    open_turn = request.conversation.open_turn
+    if open_turn is None:
+        return {"messages": messages}
+    if open_turn.reasoning:
+        messages[-1]["reasoning_content"] = open_turn.reasoning
+    return {"messages": messages, "continue_final_message": True, "add_generation_prompt": False}
 
 
 def wire_messages(request: GenerateRequest) -> list[JsonObject]:

@@ -21,7 +21,7 @@ async def count_prompt(connection: Connection, request: GenerateRequest, model: 
     Raises:
         ApplianceError: a server that counts refused, or cannot be reached.
     """
-    body = wire_turns(request, model.dialect)
+    body = wire_turns(request)
     if request.tools:
         body["tools"] = wire_tools(request.tools)
     match model.dialect.name:

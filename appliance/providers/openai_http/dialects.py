@@ -15,8 +15,8 @@ class Dialect:
 
     `reports_progress`: prefill progress can be asked for. `isolates_owners`: it takes a salt that keeps the
     prefix cache of one owner from another. `can_skip_cache`: the prefix cache can be left out of a request.
-    `cuts_prompts`: it drops what does not fit into its window and says nothing. `goes_on`: how it is told to go on
-    inside the assistant's turn that stands last; `None` where no way is known.
+    `cuts_prompts`: it drops what does not fit into its window and says nothing. `goes_on`: it can be told to go on
+    inside the assistant's turn that stands last, and writes only what is new.
     """
 
     name: DialectName
@@ -26,10 +26,8 @@ class Dialect:
     isolates_owners: bool = False
     can_skip_cache: bool = False
     cuts_prompts: bool = False
-    goes_on: Mapping[str, bool] | None = None
+    goes_on: bool = False
 
-
-_ASKED_TO_GO_ON = {"continue_final_message": True, "add_generation_prompt": False}
 
 LLAMA_SERVER = Dialect(
     name="llama_server",
@@ -41,13 +39,13 @@ LLAMA_SERVER = Dialect(
     },
     reports_progress=True,
     can_skip_cache=True,
-    goes_on={},
+    goes_on=True,
 )
 VLLM = Dialect(
     name="vllm",
     fields={"top_k": "top_k", "min_p": "min_p", "repeat_penalty": "repetition_penalty"},
     isolates_owners=True,
-    goes_on=_ASKED_TO_GO_ON,
+    goes_on=True,
 )
 OLLAMA = Dialect(name="ollama", takes_logit_bias=False, cuts_prompts=True)
 LM_STUDIO = Dialect(
@@ -61,7 +59,7 @@ APPLIANCE = Dialect(
         "repeat_penalty": "repeat_penalty",
         "reasoning_budget": "reasoning_budget",
     },
-    goes_on=_ASKED_TO_GO_ON,
+    goes_on=True,
 )
 UNKNOWN = Dialect(name="unknown")
 

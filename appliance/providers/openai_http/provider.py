@@ -184,7 +184,7 @@ class OpenAiHttpProvider:
 
     def _capabilities_of(self, model: ServedModel) -> ProviderCapabilities:
         capabilities = model.capabilities or CHAT
-        if model.dialect.goes_on is not None:
+        if model.dialect.goes_on:
             capabilities |= {"open_turn"}
         return ProviderCapabilities(
             capabilities=capabilities,

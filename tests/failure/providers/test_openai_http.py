@@ -14,7 +14,7 @@ from appliance.core.answer import AnswerInProgress
 from appliance.core.clock import SystemClock
 from appliance.core.errors import ApplianceError, PolicyRejectionError, ProviderUnavailableError
 from appliance.core.events import Completed, Failed, StreamEvent, TextDelta
-from appliance.core.messages import Conversation, UserMessage
+from appliance.core.messages import AssistantMessage, Conversation, UserMessage
 from appliance.core.requests import GenerateRequest
 from appliance.core.usage import Usage
 from appliance.providers.openai_http.provider import OpenAiHttpProvider
@@ -359,13 +359,34 @@ async def talkative(received: Received) -> AsyncIterator[bytes]:
 async def test_a_server_is_offered_for_what_it_showed(tmp_path: Path) -> None:
     capabilities = await probed(able, tmp_path)
 
-    assert capabilities == {"chat", "json_schema", "tools", "streaming_usage"}
+    assert capabilities == {"chat", "json_schema", "tools", "streaming_usage", "open_turn"}
+
+
+@pytest.mark.parametrize("owner", ["someone", "library", "organization_owner"])
+async def test_a_kind_of_server_with_no_known_way_to_go_on_inside_a_turn_is_not_asked_to(
+    tmp_path: Path, owner: str
+) -> None:
+    async def of_its_kind(received: Received) -> AsyncIterator[bytes]:
+        yield listing("tiny", owned_by=owner) if received.path == "/v1/models" else json_answer({}, 404)
+
+    turns = (UserMessage(text="Hi"), AssistantMessage(text="Good"))
+    going_on = GenerateRequest(conversation=Conversation(turns, is_open=True), model="box/tiny")
+    async with running(of_its_kind) as server:
+        remote = RemoteServer(name="box", address=server_address(server.url))
+        provider = OpenAiHttpProvider(remote, SystemClock(), cache_folder=tmp_path)
+        async with aclosing(provider.stream(going_on)) as events:
+            last = [event async for event in events][-1]
+        await provider.close()
+
+    assert isinstance(last, Failed)
+    assert last.failure.kind == "invalid_request"
+    assert "go on inside an answer" in last.failure.message
 
 
 async def test_a_server_that_takes_a_field_and_ignores_it_is_not_offered_for_it(tmp_path: Path) -> None:
     capabilities = await probed(talkative, tmp_path)
 
-    assert capabilities == {"chat"}
+    assert capabilities == {"chat", "open_turn"}
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 500, 501])
@@ -379,7 +400,7 @@ async def test_a_server_that_refuses_a_field_is_not_offered_for_it(tmp_path: Pat
 
     capabilities = await probed(refuses, tmp_path)
 
-    assert capabilities == {"chat", "streaming_usage"}
+    assert capabilities == {"chat", "streaming_usage", "open_turn"}
 
 
 async def test_what_was_probed_once_is_not_probed_again(tmp_path: Path) -> None:
@@ -398,7 +419,7 @@ async def test_a_server_that_is_down_is_not_remembered_as_unable(tmp_path: Path)
         await probed(busy, tmp_path)
 
     assert list(tmp_path.iterdir()) == []
-    assert await probed(able, tmp_path) == {"chat", "json_schema", "tools", "streaming_usage"}
+    assert await probed(able, tmp_path) == {"chat", "json_schema", "tools", "streaming_usage", "open_turn"}
 
 
 async def test_probes_hold_nothing_of_the_user(tmp_path: Path) -> None:

@@ -188,3 +188,21 @@ async def test_log_probabilities_are_close_to_those_of_our_engine(
 
 def logprobs_of(events: list[StreamEvent]) -> list[TokenLogprob]:
     return [each for event in events if isinstance(event, TextDelta) for each in event.logprobs]
+
+
+async def test_it_goes_on_inside_an_open_turn_and_its_prompt_is_counted_so(
+    box: tuple[OpenAiHttpProvider, str],
+) -> None:
+    provider, name = box
+    first = await events_of(provider, request(name))
+    turns = (*request(name).conversation.messages, AssistantMessage(text=text_of(first)))
+    going_on = request(name, conversation=Conversation(turns, is_open=True))
+
+    events = await events_of(provider, going_on)
+
+    begun, completed = first[-1], events[-1]
+    assert isinstance(begun, Completed)
+    assert isinstance(completed, Completed), completed
+    assert completed.usage.input_tokens == await provider.count_tokens(going_on)
+    assert completed.usage.input_tokens == begun.usage.input_tokens + begun.usage.output_tokens
+    assert not text_of(events).startswith(text_of(first)[:12])

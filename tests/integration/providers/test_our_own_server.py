@@ -12,7 +12,7 @@ from appliance.core.addresses import server_address
 from appliance.core.answer import AnswerInProgress
 from appliance.core.clock import SystemClock
 from appliance.core.errors import Failure, ModelNotFoundError
-from appliance.core.messages import Conversation, UserMessage
+from appliance.core.messages import AssistantMessage, Conversation, UserMessage
 from appliance.core.requests import GenerateRequest, JsonSchemaFormat, ToolSpec
 from appliance.core.results import GenerateFailure, GenerateResult, GenerateSuccess
 from appliance.providers.openai_http.provider import OpenAiHttpProvider
@@ -132,3 +132,14 @@ async def test_a_wrong_token_is_an_authentication_failure(
     monkeypatch.setenv("BOX_KEY", "wrong-token")
 
     assert (await failed(provider, asked("greet"))).kind == "authentication"
+
+
+async def test_an_open_turn_is_gone_on_with_by_another_appliance(provider: OpenAiHttpProvider) -> None:
+    turns = (UserMessage(text="hello"), AssistantMessage(text="Good morning"))
+    going_on = asked("greet", conversation=Conversation(turns, is_open=True))
+
+    result = await answered(provider, going_on)
+
+    assert isinstance(result, GenerateSuccess), result
+    assert (result.message.text, result.message.reasoning) == (" to you.", "")
+    assert result.usage.input_tokens == await provider.count_tokens(going_on)
