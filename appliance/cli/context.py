@@ -98,6 +98,8 @@ def receipt_lines(receipt: ContextReceipt) -> Iterator[str]:
     yield f"{'section':<10} {'tokens':>7}  {'at most':>7}  texts"
     yield f"{'template':<10} {receipt.template_tokens:>7}  {'':>7}  roles and marks of {receipt.model}"
     for section in receipt.sections:
+        if section.name == "answer" and not section.tokens:
+            continue  # nobody asked to go on with one
         limit = "" if section.limit_tokens is None else str(section.limit_tokens)
         kept = sum(entry.outcome != "cut" for entry in section.entries)
         texts = f"{kept} of {len(section.entries)}" if section.entries else "none"
