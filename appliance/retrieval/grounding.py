@@ -24,6 +24,8 @@ from appliance.retrieval.trace import SearchResult
 REFUSAL = "I don't have enough information to answer that."
 # Chosen on the first half of XQuAD's paragraphs, so that 95 of 100 answerable questions are answered.
 EVIDENCE_THRESHOLD = 0.4
+_SIMILARITY_SHARE = 0.5
+_FOREIGN_SIMILARITY_SHARE = 0.2
 
 Verdict = Literal["verified", "near", "wrong_source", "absent"]
 
@@ -113,13 +115,15 @@ def weigh_evidence(result: SearchResult, *, threshold: float = EVIDENCE_THRESHOL
     """Say whether a passage is near enough to the question in meaning and words to answer from it.
 
     Half is the cosine of question and passage, half the weight of the question's terms that the passage has;
-    a passage without a vector counts by its terms alone.
+    a passage without a vector counts by its terms alone, and by them above all where the embedder does not know
+    the language.
     """
     language = language_of(" ".join(hit.chunk.text for hit in result.hits), "english")
     wanted = terms_of(result.trace.question, language)
     covers = _covers(wanted, [terms_of(hit.chunk.words, language) for hit in result.hits])
+    share = _FOREIGN_SIMILARITY_SHARE if result.trace.is_foreign else _SIMILARITY_SHARE
     scores = [
-        cover if hit.similarity is None else (hit.similarity + cover) / 2
+        cover if hit.similarity is None else share * hit.similarity + (1 - share) * cover
         for hit, cover in zip(result.hits, covers, strict=True)
     ]
     best = max(scores, default=0.0)

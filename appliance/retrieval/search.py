@@ -166,7 +166,8 @@ class Searcher:
             _compare_by_parts(candidates, queries)
         if by_meaning is not None:
             _complete(candidates, by_meaning.result())
-        dense_share = self._dense_share(request, lists, notes)
+        foreign = self._foreign_language(request, lists)
+        dense_share = _dense_share(request, foreign, notes)
         _fuse(candidates, request, dense_share)
         ranked = self._order(candidates, request, scope)
         kept = _thin(ranked, request)
@@ -185,6 +186,7 @@ class Searcher:
                 missing_vectors=counts.missing_vectors,
                 searched_chunks=counts.chunks,
                 duration_s=perf_counter() - started_s,
+                is_foreign=bool(foreign),
                 notes=(*notes, *_notes(counts.missing_vectors, counts.chunks, counts.missing_words, gone)),
             ),
         )
@@ -238,20 +240,11 @@ class Searcher:
                 best[chunk_id] = max(score, best.get(chunk_id, -1.0))
         return best
 
-    def _dense_share(self, request: SearchRequest, lists: Sequence[_Lists], notes: list[str]) -> float:
-        """Return what meaning weighs: little where the embedder does not know the language of what was found."""
-        if request.dense_share is not None:
-            return request.dense_share
+    def _foreign_language(self, request: SearchRequest, lists: Sequence[_Lists]) -> str:
+        """Name the language of what was found if the embedder was not made for it."""
         found = [scored.language for one in lists for scored in one.text[:_LANGUAGE_HITS]]
         language = script_language(request.question) or max(found, key=found.count, default="")
-        if not self._languages or not language or language in self._languages:
-            return DENSE_SHARE
-        if request.mode == "hybrid":
-            notes.append(
-                f"the embedder was not made for {language[0].upper()}{language[1:]}: "
-                f"meaning weighs {FOREIGN_DENSE_SHARE:g} instead of {DENSE_SHARE:g}"
-            )
-        return FOREIGN_DENSE_SHARE
+        return language if self._languages and language not in self._languages else ""
 
     def _order(self, candidates: list[_Candidate], request: SearchRequest, scope: Scope) -> list[_Candidate]:
         ranked = sorted(candidates, key=lambda candidate: (-candidate.fused, candidate.chunk.chunk_id))
@@ -299,6 +292,20 @@ class Searcher:
             before=tuple(other for other in around if other.ordinal < chunk.ordinal),
             after=tuple(other for other in around if other.ordinal > chunk.ordinal),
         )
+
+
+def _dense_share(request: SearchRequest, foreign: str, notes: list[str]) -> float:
+    """Return what meaning weighs: little where the embedder does not know the language."""
+    if request.dense_share is not None:
+        return request.dense_share
+    if not foreign:
+        return DENSE_SHARE
+    if request.mode == "hybrid":
+        notes.append(
+            f"the embedder was not made for {foreign[0].upper()}{foreign[1:]}: "
+            f"meaning weighs {FOREIGN_DENSE_SHARE:g} instead of {DENSE_SHARE:g}"
+        )
+    return FOREIGN_DENSE_SHARE
 
 
 def _queries(question: str, wordings: Sequence[str]) -> list[str]:

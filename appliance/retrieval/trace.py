@@ -33,7 +33,10 @@ class CandidateTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTrace:
-    """One search as it happened. `queries` are what was searched for, the question first."""
+    """One search as it happened. `queries` are what was searched for, the question first.
+
+    `is_foreign` tells that the embedder was not made for the language of what was found.
+    """
 
     mode: SearchMode
     fusion: Fusion
@@ -46,6 +49,7 @@ class SearchTrace:
     searched_chunks: int
     duration_s: float
     notes: tuple[str, ...]
+    is_foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

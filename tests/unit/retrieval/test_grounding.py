@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
@@ -8,6 +10,7 @@ from appliance.retrieval.grounding import REFUSAL, GroundedAnswer, check_quote, 
 from appliance.retrieval.quotes import find_quote, parse_quoted_answer, quote_grammar
 from appliance.retrieval.records import StoredChunk
 from appliance.retrieval.search import SearchMode
+from appliance.retrieval.terms import terms_of
 from appliance.retrieval.trace import SearchHit, SearchResult, SearchTrace
 
 LEAVE = (
@@ -198,3 +201,14 @@ def test_far_passages_are_no_evidence_and_the_refusal_says_what_was_looked_at() 
 def test_without_vectors_shared_words_are_the_evidence() -> None:
     assert weigh_evidence(result("When do unused days expire?", None)).is_enough
     assert not weigh_evidence(result("Which penguin won the world cup final?", None)).is_enough
+
+
+def test_a_likeness_that_the_embedder_cannot_judge_is_little_evidence() -> None:
+    alike = result("Which penguin won the world cup final?", 0.95)
+    foreign = replace(alike, trace=replace(alike.trace, is_foreign=True))
+    assert weigh_evidence(alike).is_enough
+    assert not weigh_evidence(foreign).is_enough
+
+
+def test_what_holds_a_chinese_question_together_is_no_term_of_it() -> None:
+    assert terms_of("数据库的备份是什么时候？", "english").content == {"数据", "据库", "备份", "时候"}
