@@ -12,9 +12,12 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic, time
 from typing import TypeVar
+
+import psutil
 
 import appliance
 from appliance.core.errors import (
@@ -60,6 +63,9 @@ _BACKOFF_LAST_S = 10.0
 _CALM_AFTER_S = 60.0
 _CLOSE_WAIT_S = 10.0
 _LOG_TAIL_BYTES = 2000
+HUNG_AFTER_S = 120.0
+# A worker in a long pass says nothing either, but it computes.
+_LEAST_BUSY_SHARE = 0.05
 
 T = TypeVar("T")
 Reply = TokensReply | StatsReply | Done
@@ -71,10 +77,22 @@ class Engine:
 
     The worker is started by the first call that needs it, and again after it died; after repeated deaths the next
     start waits longer each time. Every request in flight when it dies ends with an `engine_crashed` failure.
+
+    When a request is left before its end, as at a deadline, the worker must give a sign of life: one that neither
+    says anything nor computes for `hung_after_s` is killed.
     """
 
-    def __init__(self, params: EngineParams, *, on_load_progress: OnLoadProgress | None = None) -> None:
+    def __init__(
+        self,
+        params: EngineParams,
+        *,
+        on_load_progress: OnLoadProgress | None = None,
+        hung_after_s: float = HUNG_AFTER_S,
+    ) -> None:
         self._params = params
+        self._hung_after_s = hung_after_s
+        self._reports = 0
+        self._is_hung = False
         self._on_load_progress = on_load_progress or (lambda _fraction: None)
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -135,6 +153,7 @@ class Engine:
             self._mailboxes.pop(job_id, None)
             if not is_ended:
                 self._try_send(Cancel(id=job_id))
+                self._watch()
 
     async def prompt_tokens(self, request: GenerateRequest) -> list[int]:
         """Tokens of a request's prompt exactly as it would be prefilled."""
@@ -237,6 +256,7 @@ class Engine:
         self._bury(process)
 
     def _dispatch(self, report: Report) -> None:
+        self._reports += 1
         match report:
             case Emitted():
                 self.delivery_lags_s.append(monotonic() - report.at_s)
@@ -280,10 +300,39 @@ class Engine:
     def _error_of_death(self, returncode: int | None) -> EngineCrashedError:
         if self._is_closed:
             return EngineCrashedError("the engine was closed")
+        if self._is_hung:
+            self._is_hung = False
+            return EngineCrashedError(
+                f"the model's process hung: no sign of life in {self._hung_after_s:g} s, so it was ended",
+                hint="send the request again: the next one starts a new process" + self._log_hint(),
+            )
         return EngineCrashedError(
             f"the model's process {_how_it_ended(returncode)}",
             hint="send the request again: the next one starts a new process" + self._log_hint(),
         )
+
+    def _watch(self) -> None:
+        """Ask for a sign of life, and look for it later; a timer leaves nothing behind when the loop ends."""
+        process = self._process
+        if process is None or process.returncode is not None or self._info is None:
+            return
+        self._try_send(AskStats(id=self._next_id()))
+        look = partial(self._kill_if_hung, process, self._reports, _processor_s(process.pid))
+        asyncio.get_running_loop().call_later(self._hung_after_s, look)
+
+    def _kill_if_hung(
+        self, process: asyncio.subprocess.Process, reports: int, processor_s: float | None
+    ) -> None:
+        if process is not self._process or process.returncode is not None or self._reports != reports:
+            return
+        now_s = _processor_s(process.pid)
+        if now_s is None or processor_s is None:
+            return
+        if now_s - processor_s >= _LEAST_BUSY_SHARE * self._hung_after_s:
+            self._watch()
+            return
+        self._is_hung = True
+        _kill(process)
 
     async def _wait_out_deaths(self) -> None:
         recent = [death for death in self._deaths if monotonic() - death < _CALM_AFTER_S]
@@ -390,6 +439,15 @@ def _load_error(report: LoadFailed) -> ApplianceError:
 def _kill(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.kill()
+
+
+def _processor_s(pid: int) -> float | None:
+    """Seconds that a process has computed; None where that cannot be told."""
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return None
+    return float(times.user + times.system)
 
 
 def _settle(waiter: asyncio.Future[T], outcome: T | ApplianceError) -> None:

@@ -48,6 +48,46 @@ async def test_a_killed_worker_fails_what_runs_and_the_next_request_works(starte
     assert completed.finish_reason == "length"
 
 
+async def test_a_worker_that_hangs_is_ended_once_a_request_was_left_and_nothing_came(
+    starter_weights: Path,
+) -> None:
+    engine = Engine(open_engine(starter_weights, parallel=2).params, hung_after_s=0.5)
+    async with closing_engine(engine):
+        await engine.start()
+        hung_pid = engine.pid or 0
+        os.kill(hung_pid, signal.SIGSTOP)
+        waiting = asyncio.create_task(anext(engine.stream(ask("Hi", max_tokens=2))))
+        left = asyncio.create_task(anext(engine.stream(ask("Hello", max_tokens=2))))
+        while not left.cancelled():
+            await asyncio.sleep(0)
+            left.cancel()
+        async with asyncio.timeout(60):
+            event = await waiting
+        _, completed = await answer(engine, ask("Hi", max_tokens=2))
+
+        assert engine.pid != hung_pid
+    assert isinstance(event, Failed)
+    assert event.failure.kind == "engine_crashed"
+    assert "no sign of life in 0.5 s" in event.failure.message
+    assert completed.usage.output_tokens == 2
+
+
+async def test_a_worker_that_gives_a_sign_of_life_is_left_alone(starter_weights: Path) -> None:
+    engine = Engine(open_engine(starter_weights, parallel=1).params, hung_after_s=2.0)
+    async with closing_engine(engine):
+        await engine.start()
+        pid = engine.pid
+        async with aclosing(engine.stream(ask("Tell a story.", max_tokens=400))) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    break
+        looked = asyncio.Event()
+        asyncio.get_running_loop().call_later(2.1, looked.set)
+        await looked.wait()
+
+        assert engine.pid == pid
+
+
 async def test_a_worker_killed_while_idle_is_replaced(starter_weights: Path) -> None:
     engine = open_engine(starter_weights, parallel=1)
     async with closing_engine(engine):
