@@ -130,7 +130,7 @@ async def memory(app: ApplianceUI, pilot: Pilot[None]) -> None:
     await app.session.memory.add("I live in Rome")
     await folded(app, pilot)
     await pilot.press("f7")
-    await until(lambda: "1 facts" in screen_text(app), "the facts are listed")
+    await until(lambda: "1 fact ·" in screen_text(app), "the facts are listed")
 
 
 async def extract(app: ApplianceUI, pilot: Pilot[None]) -> None:

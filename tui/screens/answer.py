@@ -52,6 +52,7 @@ class AnswerScreen(Frame):
             Option(_source_line(row), id=str(position)) for position, row in enumerate(self._answer.sources)
         )
         sources.highlighted = 0 if self._answer.sources else None
+        sources.display = bool(self._answer.sources)
         sources.focus()
 
     @on(OptionList.OptionSelected)

@@ -231,7 +231,10 @@ def _document_line(row: DocumentRow) -> Content:
     return Content.assemble(
         (mark, style),
         f"{shown_line(row.name, 39):<40}",
-        (f"{shown_line(row.collection, 13):<14}{pages:>7}{row.chunk_count:>6} passages", "$text-muted"),
+        (
+            f"{shown_line(row.collection, 13):<14}{pages:>7}{counted(row.chunk_count, 'passage'):>15}",
+            "$text-muted",
+        ),
     )
 
 
@@ -240,7 +243,9 @@ def _document_detail(row: DocumentRow) -> str:
     if row.problem:
         lines.append(f"{'note' if row.is_ready else 'failed'}: {row.problem}")
     if row.missing_vectors:
-        lines.append(f"{row.missing_vectors} passages have no vector yet: found by words, not by meaning")
+        lines.append(
+            f"{counted(row.missing_vectors, 'passage')} without a vector yet: found by words, not by meaning"
+        )
     return "\n".join(lines)
 
 
@@ -266,7 +271,7 @@ def _ranks(row: PassageRow) -> str:
 
 def _trace_lines(found: SearchView) -> list[str]:
     lines = [
-        f"{found.searched_chunks:,} passages searched in {found.duration_s * 1000:.0f} ms",
+        f"{counted(found.searched_chunks, 'passage')} searched in {found.duration_s * 1000:.0f} ms",
         *found.notes,
         "",
     ]

@@ -15,6 +15,7 @@ from textual.widgets import Footer, OptionList
 from textual.widgets.option_list import Option
 
 from tui.clean import shown_line
+from tui.counting import counted
 from tui.rows import SpanRow, TraceRow
 from tui.screens.frame import Frame
 from tui.screens.text_page import TextPage
@@ -69,7 +70,7 @@ class LogScreen(Frame):
 
     def _show_traces(self, traces: list[TraceRow]) -> None:
         self.query_one(".page-title", Plain).show(
-            f"Log · {len(traces)} requests · names and numbers, no texts"
+            f"Log · {counted(len(traces), 'request')} · names and numbers, no texts"
         )
         listed = self.query_one(OptionList)
         listed.clear_options()

@@ -253,7 +253,7 @@ async def test_a_proposed_fact_is_confirmed_corrected_and_enters_the_next_prompt
         await pilot.press("f7")
         await until(lambda: "1 to confirm" in screen_text(app), "the proposal is listed")
         await pilot.press("y")
-        await until(lambda: "1 facts · 0 to confirm" in screen_text(app), "it is confirmed")
+        await until(lambda: "1 fact · 0 to confirm" in screen_text(app), "it is confirmed")
         await pilot.press("e", "end", *" since May", "enter")
         await until(lambda: "corrected by you" in screen_text(app), "it is corrected")
         await pilot.press("escape", *"hello", "enter")
