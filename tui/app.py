@@ -90,7 +90,8 @@ class ApplianceUI(App[None]):
         self.set_keymap(dict(self.keys))
         self.push_screen(self._chat_screen)
         self._leave_on_signals()
-        self.call_after_refresh(self._open_session)
+        # Only once the screen is there: what is imported then would keep it from being drawn.
+        self._chat_screen.call_after_refresh(self._open_session)
 
     async def on_unmount(self) -> None:
         """Close the session."""

@@ -173,7 +173,7 @@ async def log(app: ApplianceUI, pilot: Pilot[None]) -> None:
 
 async def bench(app: ApplianceUI, pilot: Pilot[None]) -> None:
     await pilot.press("f9")
-    await until(lambda: "2 runs are kept" in screen_text(app), "the runs are listed")
+    await until(lambda: "2 runs kept" in screen_text(app), "the runs are listed")
 
 
 async def measured(app: ApplianceUI, pilot: Pilot[None]) -> None:

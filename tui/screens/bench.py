@@ -14,6 +14,7 @@ from textual.widgets import Footer, OptionList
 from textual.widgets.option_list import Option
 
 from tui.clean import shown_line
+from tui.counting import counted
 from tui.rows import BenchFigure, BenchMetric, BenchRecord, BenchRun
 from tui.screens.text_page import TextPage
 from tui.screens.working import WorkingScreen
@@ -95,7 +96,7 @@ class BenchScreen(WorkingScreen):
 
     def _show_runs(self, runs: list[BenchRun]) -> None:
         self._runs = runs
-        self.query_one(".page-title", Plain).show(f"Bench · {self.model_name} · {len(runs)} runs are kept")
+        self.query_one(".page-title", Plain).show(f"Bench · {self.model_name} · {counted(len(runs), 'run')} kept")
         self._list()
 
     def _list(self) -> None:

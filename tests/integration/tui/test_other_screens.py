@@ -344,7 +344,7 @@ async def test_a_measurement_shows_its_figures_and_is_compared_with_an_earlier_o
     async with app.run_test(notifications=True) as pilot:
         await opened(app, pilot)
         await pilot.press("f9")
-        await until(lambda: "2 runs are kept" in screen_text(app), "the runs are listed")
+        await until(lambda: "2 runs kept" in screen_text(app), "the runs are listed")
         await pilot.press("r")
         await until(lambda: "ttft 0.275 s [0.21–0.42]" in screen_text(app), "the result is shown")
         await pilot.press("c")
