@@ -96,7 +96,9 @@ class BenchScreen(WorkingScreen):
 
     def _show_runs(self, runs: list[BenchRun]) -> None:
         self._runs = runs
-        self.query_one(".page-title", Plain).show(f"Bench · {self.model_name} · {counted(len(runs), 'run')} kept")
+        self.query_one(".page-title", Plain).show(
+            f"Bench · {self.model_name} · {counted(len(runs), 'run')} kept"
+        )
         self._list()
 
     def _list(self) -> None:
@@ -135,7 +137,7 @@ def metric_text(metric: BenchMetric) -> str:
 def _record_line(record: BenchRecord) -> Content:
     metrics = "  ".join(metric_text(one) for one in record.metrics[:_SHOWN_METRICS] if one.samples)
     doubt = ("! ", "$text-warning") if record.doubts else ("✓ ", "$text-success")
-    return Content.assemble(doubt, (f"{shown_line(record.test, 24)}  ", "bold"), shown_line(metrics, 200))
+    return Content.assemble(doubt, (f"{shown_line(record.test, 34)}  ", "bold"), shown_line(metrics, 200))
 
 
 def _run_line(run: BenchRun) -> Content:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from tui.widgets.plain import Plain
@@ -18,21 +18,22 @@ class Plot(Plain):
     def __init__(self, *, rows: int = 5) -> None:
         super().__init__(classes="plot")
         self._rows = rows
-        self._figures: deque[float] = deque(maxlen=_KEPT_FIGURES)
+        # Measurements take turns, so that each needs its earlier figures again.
+        self._series: defaultdict[tuple[str, str], deque[float]] = defaultdict(
+            lambda: deque(maxlen=_KEPT_FIGURES)
+        )
         self._title = ""
         self._unit = ""
 
     def add(self, title: str, figure: float, unit: str) -> None:
-        """Take one more figure; another title or unit begins a new plot."""
-        if (title, unit) != (self._title, self._unit):
-            self._figures.clear()
+        """Take one more figure and show all of its title and unit."""
         self._title, self._unit = title, unit
-        self._figures.append(figure)
+        self._series[title, unit].append(figure)
         self.redraw()
 
     def clear_figures(self) -> None:
         """Begin anew."""
-        self._figures.clear()
+        self._series.clear()
         self.redraw()
 
     def on_resize(self) -> None:
@@ -41,14 +42,15 @@ class Plot(Plain):
 
     def redraw(self) -> None:
         """Draw what there is; nothing takes no room."""
-        self.set_class(bool(self._figures), "shown")
-        if not self._figures:
+        figures = self._series[self._title, self._unit]
+        self.set_class(bool(figures), "shown")
+        if not figures:
             self.show("")
             return
         columns = max(8, (self.size.width or 80) - _LABEL_CELLS - 2)
-        newest = f"{self._figures[-1]:.4g} {self._unit}"
-        lines = plot_lines(list(self._figures)[-columns:], rows=self._rows)
-        top = max(self._figures)
+        newest = f"{figures[-1]:.4g} {self._unit}"
+        lines = plot_lines(list(figures)[-columns:], rows=self._rows)
+        top = max(figures)
         labels = [f"{top:.4g}", *([""] * (self._rows - 2)), "0"]
         drawn = [f"{label:>{_LABEL_CELLS - 1}} {line}" for label, line in zip(labels, lines, strict=True)]
         self.show("\n".join([f"{self._title} · now {newest}", *drawn]))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tui.widgets.plot import plot_lines
+from textual.app import App, ComposeResult
+
+from tests.screen_text import screen_text
+from tui.widgets.plot import Plot, plot_lines
 
 
 def test_the_highest_figure_fills_all_rows_and_half_of_it_half() -> None:
@@ -15,3 +18,23 @@ def test_eighths_are_told_apart() -> None:
 
 def test_nothing_but_zeros_is_an_empty_plot() -> None:
     assert plot_lines([0.0, 0.0], rows=2) == ["  ", "  "]
+
+
+class OnePlot(App[None]):
+    """Shows a plot of two rows."""
+
+    def compose(self) -> ComposeResult:
+        yield Plot(rows=2)
+
+
+async def test_measurements_that_take_turns_keep_their_earlier_figures() -> None:
+    app = OnePlot()
+    async with app.run_test() as pilot:
+        for title, figure in (("cold", 4.0), ("cached", 1.0), ("cold", 2.0)):
+            app.query_one(Plot).add(title, figure, "s")
+        await pilot.pause()
+
+        lines = screen_text(app).splitlines()
+        assert lines[0] == "cold · now 2 s"
+        assert lines[1].split() == ["4", "█"]
+        assert lines[2].split() == ["0", "██"]
