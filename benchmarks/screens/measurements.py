@@ -24,6 +24,7 @@ Report = dict[str, Figures | float]
 # None of them stands in the answer, so that one that is written is the echo of a key.
 _KEYS = "абвгдежзиклмнопрстуфхцчшщыэюя"
 _PHASE_S = 10.0
+_PAGES = 50
 _PAGE_UP, _PAGE_DOWN, _CTRL_HOME, _CTRL_END = "\x1b[5~", "\x1b[6~", "\x1b[1;5H", "\x1b[1;5F"
 _CLEAR_LINE = "\x15"
 
@@ -229,8 +230,8 @@ def _scroll(terminal: Terminal, wanted: Wanted) -> Report:
     is_at_beginning = b"Question 1:" in terminal.written
     terminal.settle()
     terminal.burst(_CTRL_END, quiet_s=0.4)
-    up = _until_quiet(terminal, _PAGE_UP, most=wanted.turns)
-    down = _until_quiet(terminal, _PAGE_DOWN, most=100)
+    up = _until_quiet(terminal, _PAGE_UP, most=_PAGES)
+    down = _until_quiet(terminal, _PAGE_DOWN, most=_PAGES)
     to_end = _needed(terminal.burst(_CTRL_END, quiet_s=0.4))
     return {
         "turns": wanted.turns,
