@@ -37,7 +37,7 @@ _ASKING = _words(
     "qui quoi quel quelle quels quelles quand où pourquoi comment combien est sont était "
     "qué quién cuál cuándo dónde cómo cuánto cuántos es son fue che chi quale quando dove come quanto è sono"
 )
-_FEW_WORDS = 2
+_FEW_WORDS = 1
 _SHORT_DENSE = 8
 _MOST_WORDS = 24
 

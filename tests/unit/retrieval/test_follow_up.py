@@ -27,6 +27,7 @@ def test_what_a_follow_up_leans_on_is_carried_over(before: str, question: str, t
     "question",
     [
         "Which Florida city has the biggest population?",
+        "When does the lease end?",
         "What share of the applicants does Harvard admit?",
         "In welchem Jahr endete der Dreißigjährige Krieg in Europa?",
     ],
