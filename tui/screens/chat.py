@@ -210,10 +210,16 @@ class ChatScreen(Frame):
 
     async def _details_of(self, turns: Sequence[Turn]) -> Details:
         chats = self.session.chats
-        branches = {turn.id: await chats.branches_at(turn.id) for turn in turns}
+        turn_ids = [turn.id for turn in turns]
         answers = [turn.id for turn in turns if turn.role == "assistant"]
-        sources = {turn_id: found for turn_id in answers if (found := await chats.sources(turn_id))}
-        return Details(branches=branches, sources=sources)
+        # Asked together, for a reader who turns pages waits for all of them.
+        branches, sources = await asyncio.gather(
+            asyncio.gather(*map(chats.branches_at, turn_ids)), asyncio.gather(*map(chats.sources, answers))
+        )
+        return Details(
+            branches=dict(zip(turn_ids, branches, strict=True)),
+            sources={turn_id: found for turn_id, found in zip(answers, sources, strict=True) if found},
+        )
 
     async def show_meter_of(self, turn: Turn | None) -> None:
         """Let the meter show what an answer took."""
