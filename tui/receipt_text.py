@@ -135,8 +135,10 @@ def _fact_lines(name: str, value: object, indent: str) -> list[str]:
             return [f"{indent}{label}", *inner]
         case list() if not value:
             return [f"{indent}{label}: nothing"]
-        case list() if all(isinstance(item, str) for item in value):
-            return [f"{indent}{label}: {len(value)}"]
+        case list() if len(value) == 1 and isinstance(value[0], str):
+            return [f"{indent}{label}: {value[0]}"]
+        case "":
+            return [f"{indent}{label}: nobody" if name.endswith("_by") else f"{indent}{label}: nothing"]
         case list():
             return [f"{indent}{label}", *(f"{indent}  {_in_one_line(item)}" for item in value)]
         case _:

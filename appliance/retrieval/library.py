@@ -147,7 +147,8 @@ class Library:
         self.close()
 
     def close(self) -> None:
-        """End the processes of parsers and models, and close the database."""
+        """End the processes of parsers and models and the threads of searches, and close the database."""
+        self.searcher.close()
         self._parser.close()
         for release in self._held:
             release()

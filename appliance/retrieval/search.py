@@ -147,6 +147,10 @@ class Searcher:
         # Words are searched while the question is embedded and compared by meaning.
         self._beside = ThreadPoolExecutor(max_workers=4, thread_name_prefix="word-search")
 
+    def close(self) -> None:
+        """End the threads that search beside the caller's."""
+        self._beside.shutdown()
+
     def search(self, request: SearchRequest, *, wordings: Sequence[str] = ()) -> SearchResult:
         """Search, for other wordings of the question as well.
 
