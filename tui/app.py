@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -28,6 +29,7 @@ from tui.screens.help import key_name
 from tui.screens.places import Place
 from tui.session import Session
 
+_TERMINAL_LOOKED_AT_S = 2.0
 DARK, LIGHT = "textual-dark", "textual-light"
 
 
@@ -312,6 +314,14 @@ class ApplianceUI(App[None]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             loop.add_signal_handler(number, lambda: self.exit(return_code=1))
+        self.set_interval(_TERMINAL_LOOKED_AT_S, self._leave_without_terminal)
+
+    def _leave_without_terminal(self) -> None:
+        """Leave when the terminal went away and no signal said so; reading it would never wait again."""
+        poller = select.poll()
+        poller.register(0, 0)
+        if poller.poll(0):
+            self.exit(return_code=1)
 
     def _handle_exception(self, error: Exception) -> None:
         self.failure = self.failure or error

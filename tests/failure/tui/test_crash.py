@@ -1,9 +1,13 @@
 """A bug in the interface ends it with one line, and the terminal is as it was."""
 
+import os
+import pty
+import subprocess
 import sys
 from pathlib import Path
 
 from appliance.config import load_settings
+from tests.conftest import REPOSITORY
 from tests.pty_process import run_in_pty
 from tests.screen_text import screen_text, until
 from tui.app import ApplianceUI
@@ -61,3 +65,27 @@ async def test_a_store_that_cannot_be_opened_is_told_and_the_user_can_leave(tmp_
     assert "│ hello" in asked
     assert "opening the store" not in asked
     assert app.return_code == 0
+
+
+def test_it_leaves_when_its_terminal_is_gone_and_no_signal_said_so(tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "appliance"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        cwd=REPOSITORY,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color", "APPLIANCE_DATA_DIR": str(tmp_path)},
+    )
+    try:
+        os.close(terminal)
+        seen = b""
+        while b"Ask something" not in seen:
+            seen += os.read(controller, 65536)
+        os.close(controller)
+
+        assert child.wait(60) == 1
+    finally:
+        child.kill()
+        child.wait()
