@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 DocumentState = Literal["ready", "failed"]
@@ -153,8 +154,19 @@ def stored_chunk(row: Row) -> StoredChunk:
         start=int(row[8]),
         end=int(row[9]),
         text=texts[10],
-        heading_path=tuple(json.loads(texts[11])),
+        heading_path=_heading_path(texts[11]),
         prefix=texts[12],
         token_count=int(row[13]),
-        segments=tuple((int(start), str(label)) for start, label in json.loads(texts[14])),
+        segments=_segments(texts[14]),
     )
+
+
+# Chunks of one place in a document share both, and a search reads some two hundred chunks.
+@lru_cache(maxsize=1_000)
+def _heading_path(packed: str) -> tuple[str, ...]:
+    return tuple(json.loads(packed))
+
+
+@lru_cache(maxsize=1_000)
+def _segments(packed: str) -> tuple[tuple[int, str], ...]:
+    return tuple((int(start), str(label)) for start, label in json.loads(packed))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 _WORD = re.compile(r"\w+")
 _NO_WORD = re.compile(r"\W+")
+_ASCII_GAPS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 _MOST_PARTS = 400
 _GRAM = 4
 _K1 = 1.2
@@ -39,7 +40,7 @@ def parts_scores(query: str, texts: Sequence[str]) -> list[float]:
     Of a long query the first parts count; its words are searched for as a whole by the full text.
     """
     wanted = dict(Counter(word_parts(query)).most_common()[:_MOST_PARTS])
-    plain = [f" {_NO_WORD.sub(' ', text.lower())} " for text in texts]
+    plain = [f" {_words_alone(text.lower())} " for text in texts]
     lengths = [len(text) - text.count(" ") for text in plain]
     mean_length = max(1.0, sum(lengths) / max(1, len(lengths)))
     norms = [_K1 * (1 - _B + _B * length / mean_length) for length in lengths]
@@ -52,6 +53,11 @@ def parts_scores(query: str, texts: Sequence[str]) -> list[float]:
             if count:
                 scores[place] += weight * count / (count + norms[place])
     return scores
+
+
+def _words_alone(text: str) -> str:
+    # The short way is the usual one, and several times as fast.
+    return " ".join(text.translate(_ASCII_GAPS).split()) if text.isascii() else _NO_WORD.sub(" ", text)
 
 
 def share_of_best(scores: Mapping[int, float]) -> dict[int, float]:

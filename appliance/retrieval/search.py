@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from appliance.core.errors import InvalidRequestError
 from appliance.retrieval.index import RetrievalIndex
@@ -29,6 +31,9 @@ from appliance.retrieval.trace import (
     SearchResult,
     SearchTrace,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Chosen on the training queries of SciFact and on XQuAD: the share of cosine similarity in the fused score, of
 # word parts in its text part, and how much the best other passage of the same document weighs.
@@ -96,6 +101,11 @@ class SearchRequest:
             _check("dense_share", self.dense_share, 0, 1)
         _check("diversity", self.diversity, 0, 1)
 
+    @property
+    def is_weighted(self) -> bool:
+        """Whether scores of both kinds are added up."""
+        return self.mode == "hybrid" and self.fusion == "weighted"
+
 
 def _check(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
@@ -129,6 +139,7 @@ class _Lists:
     vector: list[float] = field(default_factory=list)
     dense: list[ScoredId] = field(default_factory=list)
     text: list[ScoredId] = field(default_factory=list)
+    text_vectors: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
 
 class Searcher:
@@ -163,13 +174,10 @@ class Searcher:
         queries = _queries(request.question, wordings)
         scope = Scope(owner=request.owner, collections=request.collections, document_ids=request.document_ids)
         lists = [self._lists(query, request, scope, notes) for query in queries]
-        is_weighted = request.mode == "hybrid" and request.fusion == "weighted"
-        by_meaning = self._beside.submit(self._compare_by_meaning, lists, scope) if is_weighted else None
         candidates, gone = self._gather(lists, request)
-        if is_weighted or request.mode == "text":
+        if request.mode == "text" or request.is_weighted:
             _compare_by_parts(candidates, queries)
-        if by_meaning is not None:
-            _complete(candidates, by_meaning.result())
+        _compare_by_meaning(candidates, lists)
         foreign = self._foreign_language(request, lists)
         dense_share = _dense_share(request, foreign, notes)
         _fuse(candidates, request, dense_share)
@@ -197,15 +205,22 @@ class Searcher:
 
     def _lists(self, query: str, request: SearchRequest, scope: Scope, notes: list[str]) -> _Lists:
         lists = _Lists(query)
-        words: Future[list[ScoredId]] | None = None
+        words: Future[None] | None = None
         if request.mode != "dense":
-            words = self._beside.submit(self._index.words.search, query, scope, request.candidates)
+            words = self._beside.submit(self._search_words, lists, request, scope)
         if request.mode != "text":
             lists.vector = self._embedded(query, notes)
             lists.dense = self._index.vectors.search(lists.vector, scope, request.candidates)
         if words is not None:
-            lists.text = words.result()
+            words.result()
         return lists
+
+    def _search_words(self, lists: _Lists, request: SearchRequest, scope: Scope) -> None:
+        """Search the words, and bring the vectors of what they found, to compare it by meaning too."""
+        lists.text = self._index.words.search(lists.wording, scope, request.candidates)
+        if request.is_weighted:
+            ids = [scored.chunk_id for scored in lists.text]
+            lists.text_vectors = self._index.vectors.vectors_of(ids, scope)
 
     def _embedded(self, query: str, notes: list[str]) -> list[float]:
         """Embed a query; one that is too long for the embedder is cut, and that is said."""
@@ -233,16 +248,6 @@ class Searcher:
                     candidate.text = max(scored.score, candidate.text or 0.0)
                     candidate.text_rank = min(rank, candidate.text_rank or rank)
         return list(candidates.values()), len(ids) - len(stored)
-
-    def _compare_by_meaning(self, lists: Sequence[_Lists], scope: Scope) -> dict[int, float]:
-        """Compare what was found by its words alone with the question by meaning too; the best wording counts."""
-        known = {scored.chunk_id for one in lists for scored in one.dense}
-        missing = sorted({scored.chunk_id for one in lists for scored in one.text} - known)
-        best: dict[int, float] = {}
-        for one in lists:
-            for chunk_id, score in self._index.vectors.similarities(one.vector, missing, scope).items():
-                best[chunk_id] = max(score, best.get(chunk_id, -1.0))
-        return best
 
     def _foreign_language(self, request: SearchRequest, lists: Sequence[_Lists]) -> str:
         """Name the language of what was found if the embedder was not made for it."""
@@ -324,10 +329,14 @@ def _compare_by_parts(candidates: Sequence[_Candidate], queries: Sequence[str]) 
         candidate.parts = max(scores)
 
 
-def _complete(candidates: Sequence[_Candidate], similarities: Mapping[int, float]) -> None:
+def _compare_by_meaning(candidates: Sequence[_Candidate], lists: Sequence[_Lists]) -> None:
+    """Give what was found by its words alone its similarity too; the best wording counts."""
+    vectors = {key: vector for one in lists for key, vector in one.text_vectors.items()}
+    wanted = [np.asarray(one.vector, dtype=np.float32) for one in lists]
     for candidate in candidates:
-        if candidate.dense is None:
-            candidate.dense = similarities.get(candidate.chunk.chunk_id)
+        stored = vectors.get(candidate.chunk.chunk_id)
+        if candidate.dense is None and stored is not None:
+            candidate.dense = max(float(stored @ vector) for vector in wanted)
 
 
 def _fuse(candidates: list[_Candidate], request: SearchRequest, dense_share: float) -> None:

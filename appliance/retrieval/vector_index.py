@@ -130,11 +130,6 @@ class VectorIndex:
         rows = vectors.reshape(len(found), self._dimension)
         return dict(zip(found[KEY].to_pylist(), rows, strict=True))
 
-    def similarities(self, vector: Vector, chunk_ids: Sequence[int], scope: Scope) -> dict[int, float]:
-        """Return the cosine similarity of some chunks; those without a vector are left out."""
-        wanted = np.asarray(vector, dtype=np.float32)
-        return {key: float(stored @ wanted) for key, stored in self.vectors_of(chunk_ids, scope).items()}
-
     def delete(self, chunk_ids: Sequence[int]) -> None:
         """Take chunks out of every later search."""
         if (table := self._open()) is not None:

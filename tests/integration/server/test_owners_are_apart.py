@@ -129,7 +129,7 @@ def test_every_route_that_takes_an_id_hides_what_is_not_the_callers(server: Live
         for place, value in ids.items():
             path = path.replace(place, value)
         for method in methods:
-            body = {"content": "x"} if method == "post" else None
+            body = ({} if path.endswith("/continue") else {"content": "x"}) if method == "post" else None
             answer = pair.b.request(method.upper(), path, json=body)
             assert answer.status_code == 404, (method, path, answer.text)
             tried += 1

@@ -102,7 +102,7 @@ async def test_documents_there_are_added_asked_extracted_and_removed(
     assert sources.sources
     assert rows[0].values == {"name": "Emma", "year": 1815}
     assert [(one.path, one.verdict) for one in rows[0].evidence] == [("name", "absent"), ("year", "absent")]
-    assert removed.startswith("removed: 1 passages")
+    assert removed.startswith("removed: 1 passage;")
     assert left == []
 
 
