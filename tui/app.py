@@ -9,8 +9,11 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import ClassVar
 
 from textual import on
@@ -29,7 +32,7 @@ from tui.screens.help import key_name
 from tui.screens.places import Place
 from tui.session import Session
 
-_TERMINAL_LOOKED_AT_S = 2.0
+_LEFT_WITHIN_S = 10.0
 DARK, LIGHT = "textual-dark", "textual-light"
 
 
@@ -314,14 +317,21 @@ class ApplianceUI(App[None]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             loop.add_signal_handler(number, lambda: self.exit(return_code=1))
-        self.set_interval(_TERMINAL_LOOKED_AT_S, self._leave_without_terminal)
+        Thread(target=self._leave_without_terminal, args=(loop,), name="terminal", daemon=True).start()
 
-    def _leave_without_terminal(self) -> None:
-        """Leave when the terminal went away and no signal said so; reading it would never wait again."""
+    def _leave_without_terminal(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Leave when the terminal went away, whether or not a signal says so.
+
+        Then reading it never waits again and writing to it may wait for ever, so the program ends without an
+        orderly leave where that takes too long; what was shown is on disk.
+        """
         poller = select.poll()
         poller.register(0, 0)
-        if poller.poll(0):
-            self.exit(return_code=1)
+        poller.poll()
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(lambda: self.exit(return_code=1))
+        time.sleep(_LEFT_WITHIN_S)
+        os._exit(1)
 
     def _handle_exception(self, error: Exception) -> None:
         self.failure = self.failure or error
