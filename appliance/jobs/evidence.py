@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
+from appliance.retrieval.languages import DENSE_SCRIPT
 from appliance.retrieval.records import StoredChunk
 from appliance.structured.json_text import JsonValue
 
@@ -15,7 +16,6 @@ Verdict = Literal["exact", "near", "absent", "uncheckable", "empty"]
 """`exact`: written so, word for word. `near`: written with other case, white space, number or date format.
 `absent`: not written anywhere. `uncheckable`: true and false are never written so. `empty`: there is no value."""
 
-_DENSE_SCRIPT = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _ISO_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:[T ].*)?")
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])|[^\W\d_]+")
 _MONTHS = (
@@ -132,7 +132,7 @@ def _bounded(
 ) -> re.Pattern[str]:
     """Let a pattern match whole words only: a value inside another word is no evidence."""
     flags = re.IGNORECASE if ignores_case else 0
-    if _DENSE_SCRIPT.search(text):
+    if DENSE_SCRIPT.search(text):
         return re.compile(pattern, flags)
     if is_number:
         return re.compile(rf"(?<!\w)(?<!\d[.,]){pattern}(?!\d|[.,]\d)", flags)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from appliance.retrieval.languages import is_function_word, language_of
+from appliance.retrieval.languages import DENSE_SCRIPT, is_function_word, language_of
 
 _WORD = re.compile(r"[^\W_][\w'’&+-]*")
-_DENSE_SCRIPT = re.compile(
-    r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]"
-)
+_KOREAN = re.compile(r"[\uac00-\ud7af]")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -73,16 +71,20 @@ def carried_words(question: str, asked_before: Sequence[str]) -> tuple[str, ...]
 def leans(question: str) -> bool:
     """Whether a question means something that was said before: by a pronoun, or by saying too little itself."""
     words = [word.lower() for word in _WORD.findall(question)]
-    if _DENSE_SCRIPT.search(question):
+    if _is_dense(question):
         return any(sign in question for sign in _LEANING_SIGNS) or len("".join(words)) <= _SHORT_DENSE
     if not _LEANING.isdisjoint(words) or (words[:1] and words[0] in _JOINING):
         return True
     return len(list(_content(question))) <= _FEW_WORDS
 
 
+def _is_dense(question: str) -> bool:
+    return bool(DENSE_SCRIPT.search(question) or _KOREAN.search(question))
+
+
 def _subject(question: str) -> list[str]:
     """Names of a question, its first word aside, which is always written with a capital; else its content words."""
-    if _DENSE_SCRIPT.search(question):
+    if _is_dense(question):
         return [question.strip(" ?？。.")]
     content = list(_content(question))
     first = next(iter(_WORD.findall(question)), "")

@@ -28,15 +28,20 @@ _FUNCTION_WORDS = {
     "russian": "и в не на я что с он как это по но из у за к от так для же о бы его то все она мы быть",
     "turkish": "ve bir bu da de için ile o ne çok olarak daha gibi olan ama ki her kadar en sonra var mı değil",
 }
+# Ranges of a regular expression's character class.
+CHINESE_JAPANESE = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_THAI = r"\u0e00-\u0e7f"
+# Scripts that are written without spaces between words.
+DENSE_SCRIPT = re.compile(f"[{_THAI}{CHINESE_JAPANESE}]")
 _SCRIPTS = {
-    "Chinese or Japanese": re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"),
+    "Chinese or Japanese": re.compile(f"[{CHINESE_JAPANESE}]"),
     "Korean": re.compile(r"[\u1100-\u11ff\uac00-\ud7af]"),
     "Greek": re.compile(r"[\u0370-\u03ff]"),
     "Cyrillic script": re.compile(r"[\u0400-\u052f]"),
     "Hebrew": re.compile(r"[\u0590-\u05ff]"),
     "Arabic script": re.compile(r"[\u0600-\u06ff]"),
     "Indic script": re.compile(r"[\u0900-\u0dff]"),
-    "Thai": re.compile(r"[\u0e00-\u0e7f]"),
+    "Thai": re.compile(f"[{_THAI}]"),
 }
 _WORD = re.compile(r"[^\W\d_]+")
 _SAMPLE_CHARACTERS = 4_000

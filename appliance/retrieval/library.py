@@ -13,7 +13,7 @@ from appliance.core.errors import InvalidRequestError, StorageError
 from appliance.documents.names import shown_name
 from appliance.documents.parser import DocumentParser
 from appliance.retrieval.chunking import ChunkSettings
-from appliance.retrieval.embedder import EmbedderSettings, FastembedEmbedder
+from appliance.retrieval.embedder import FastembedEmbedder
 from appliance.retrieval.index import Progress, Repair, RetrievalIndex
 from appliance.retrieval.ingest import Ingestion
 from appliance.retrieval.locks import try_exclusive
@@ -73,32 +73,19 @@ class Library:
         data_dir: Path,
         embedder_folder: Path,
         *,
-        embedder_settings: EmbedderSettings | None = None,
         embedder_languages: Sequence[str] = (),
-        index_uri: str = "",
-        language: str = "English",
         chunking: ChunkSettings | None = None,
-        storage_options: Mapping[str, str] | None = None,
-        reranker: ClosableReranker | None = None,
         threads: int = 2,
     ) -> Library:
-        """Open or create the library of a data folder; `index_uri` may be an object store such as `s3://…`.
+        """As `over`, with the ONNX embedder of a folder.
 
         Raises:
             ModelNotFoundError: the embedder is not on this machine.
             StorageError: the data folder cannot be used.
         """
-        embedder = FastembedEmbedder.load(embedder_folder, settings=embedder_settings, threads=threads)
+        embedder = FastembedEmbedder.load(embedder_folder, threads=threads)
         return cls.over(
-            data_dir,
-            embedder,
-            embedder_languages=embedder_languages,
-            index_uri=index_uri,
-            language=language,
-            chunking=chunking,
-            storage_options=storage_options,
-            reranker=reranker,
-            threads=threads,
+            data_dir, embedder, embedder_languages=embedder_languages, chunking=chunking, threads=threads
         )
 
     @classmethod
@@ -115,7 +102,9 @@ class Library:
         reranker: ClosableReranker | None = None,
         threads: int = 2,
     ) -> Self:
-        """As `open`, with an embedder that is loaded already; closing the library closes it.
+        """Open or create the library of a data folder; `index_uri` may be an object store such as `s3://…`.
+
+        Closing the library closes the embedder.
 
         Raises:
             StorageError: the data folder cannot be used.

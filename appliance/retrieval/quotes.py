@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.core.errors import InvalidRequestError
+from appliance.retrieval.languages import DENSE_SCRIPT
 
 _SPACES = re.compile(r"\s+")
 _TOKEN_OR_SPACE = re.compile(r"\S+")
@@ -18,7 +19,6 @@ MAX_QUOTES = 4
 _LEAST_CHARACTERS = {"substring_words": 12, "substring_chars": 4}
 _MOST_CHARACTERS = 400
 # Scripts without spaces have no borders of words that a grammar could see.
-_DENSE_SCRIPT = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def quote_grammar(passages: Sequence[str], *, max_quotes: int = MAX_QUOTES) -> s
     ]
     for number, text in usable:
         rules.append(f'quote_{number}: "[{number}] " WORDS_{number} "\\n"')
-        by = "substring_chars" if _DENSE_SCRIPT.search(text) else "substring_words"
+        by = "substring_chars" if DENSE_SCRIPT.search(text) else "substring_words"
         least = min(len(text), _LEAST_CHARACTERS[by])
         rules.append(f"WORDS_{number}: SPAN_{number} & /(.|\\n){{{least},{_MOST_CHARACTERS}}}/")
         rules.append(f'SPAN_{number}: %regex {{ "{by}": {json.dumps(text, ensure_ascii=False)} }}')

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from appliance.retrieval.languages import DENSE_SCRIPT
+
 _WORD = re.compile(r"\w+")
 _NO_WORD = re.compile(r"\W+")
 _ASCII_GAPS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
@@ -18,15 +20,14 @@ _GRAM = 4
 _K1 = 1.2
 _B = 0.75
 _RRF_CONSTANT = 60
-# Scripts without spaces: their words are short, so two characters in a row are what a part of a word is.
-_DENSE_SCRIPT = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 
 
 def word_parts(query: str) -> list[str]:
     """Return overlapping parts of words, borders as spaces, so that inflected and compound words meet."""
     parts: list[str] = []
     for word in _WORD.findall(query.lower()):
-        if _DENSE_SCRIPT.search(word):
+        # Words of scripts without spaces are short: two characters in a row are what a part of one is.
+        if DENSE_SCRIPT.search(word):
             parts += [word[start : start + 2] for start in range(max(1, len(word) - 1))]
             continue
         bordered = f" {word} "

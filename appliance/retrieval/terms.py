@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from appliance.retrieval.languages import is_function_word, stemmed
+from appliance.retrieval.languages import CHINESE_JAPANESE, is_function_word, stemmed
 
 _TOKEN = re.compile(r"\d[\d.,:/]*\d|\d|[^\W\d_]+")
-_DENSE_SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_CHINESE_JAPANESE = re.compile(f"[{CHINESE_JAPANESE}]")
 # Two characters in a row with one of these hold a Chinese sentence together; hiragana do that in Japanese.
 _FUNCTION_CHARACTERS = re.compile(
     "[的了是什么哪谁吗呢几些怎和与及或被把这那以于从之所也而在有为何个]|^[\u3041-\u309f]+$"
@@ -78,7 +78,7 @@ def terms_of(sentence: str, language: str) -> Terms:
             numbers.add(str(_NUMBER_WORDS[word]))
         elif word in _NEGATIONS:
             has_negation = True
-        elif _DENSE_SCRIPT.search(word):
+        elif _CHINESE_JAPANESE.search(word):
             pairs = (word[start : start + 2] for start in range(max(1, len(word) - 1)))
             content.update(pair for pair in pairs if not _FUNCTION_CHARACTERS.search(pair))
         elif len(word) > 1 and not is_function_word(word, language) and word not in _TALK:
