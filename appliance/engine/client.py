@@ -19,7 +19,6 @@ from typing import TypeVar
 
 import psutil
 
-import appliance
 from appliance.core.errors import (
     ApplianceError,
     EngineCrashedError,
@@ -31,6 +30,7 @@ from appliance.core.errors import (
 from appliance.core.events import Completed, Failed, StreamEvent
 from appliance.core.requests import GenerateRequest, TextFormat
 from appliance.engine import protocol
+from appliance.engine.child_environment import child_environment
 from appliance.engine.mailbox import Mailbox
 from appliance.engine.params import EngineInfo, EngineParams, EngineStats
 from appliance.engine.protocol import (
@@ -237,7 +237,7 @@ class Engine:
                 stdout=log,
                 stderr=log,
                 pass_fds=(descriptor,),
-                env=_worker_environment(),
+                env=child_environment(),
                 start_new_session=True,  # Ctrl+C in the terminal is for the parent, which then cancels
             )
         finally:
@@ -469,14 +469,3 @@ def _how_it_ended(returncode: int | None) -> str:
     except ValueError:
         name = f"signal {-returncode}"
     return f"was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
-
-
-def _worker_environment() -> dict[str, str]:
-    environment = dict(os.environ)
-    package_root = str(Path(appliance.__file__).resolve().parent.parent)
-    environment["PYTHONPATH"] = os.pathsep.join(
-        [package_root, *filter(None, [environment.get("PYTHONPATH")])]
-    )
-    environment["GGML_NO_BACKTRACE"] = "1"  # ggml would attach a debugger to itself when it aborts
-    environment["HF_HUB_OFFLINE"] = "1"
-    return environment

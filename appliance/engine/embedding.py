@@ -6,7 +6,6 @@ are an error of the caller and nothing more. A dead child is started again by th
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 import subprocess
@@ -19,7 +18,6 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-import appliance
 from appliance.core.errors import (
     ApplianceError,
     EngineCrashedError,
@@ -30,6 +28,7 @@ from appliance.core.errors import (
     error_of,
 )
 from appliance.core.ports import Vector
+from appliance.engine.child_environment import child_environment
 
 HEADER = struct.Struct("<I")
 MOST_INPUT_TOKENS = 512
@@ -227,14 +226,12 @@ def _error(reply: EmbeddingReply | EmbeddingModel) -> ApplianceError:
 
 
 def _spawned(descriptor: int, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    root = str(Path(appliance.__file__).resolve().parent.parent)
-    paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "appliance.engine.embedding_child", str(descriptor), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         pass_fds=(descriptor,),
-        env={**os.environ, "PYTHONPATH": paths, "GGML_NO_BACKTRACE": "1", "HF_HUB_OFFLINE": "1"},
+        env=child_environment(),
         start_new_session=True,
     )
