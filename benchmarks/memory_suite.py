@@ -8,7 +8,7 @@ from time import perf_counter
 from appliance.catalog.catalog import LocalModel
 from appliance.catalog.memory_plan import MemoryPlan, require_fit
 from appliance.core.errors import ApplianceError
-from benchmarks.engine_speed import memory_plan
+from benchmarks.engine_lanes import memory_plan
 from benchmarks.recorder import Recorder
 from benchmarks.records import Metric
 from benchmarks.speed_runner import open_runner

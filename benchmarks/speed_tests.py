@@ -44,7 +44,7 @@ class SpeedTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadChoice:
-    """How a model is loaded. 0 tokens of a micro-batch is the engine's own choice; 0 threads is one a core."""
+    """How a model is loaded. 0 threads is one a core; 0 tokens of context is as many as a test needs."""
 
     threads: int
     batch_tokens: int = 2048
@@ -53,14 +53,16 @@ class LoadChoice:
     flash_attention: FlashAttention = "auto"
     kv_type: KvType = "f16"
     gpu_layers: int = -1
+    context_tokens: int = 0
 
     def params(self, local: LocalModel, context_tokens: int) -> EngineParams:
-        """Parameters of an engine for one sequence of so many tokens.
+        """Parameters of an engine for one sequence of so many tokens, or of those that are chosen if they are more.
 
         Raises:
             InvalidRequestError: a value is out of range.
         """
-        window = -(-max(context_tokens, CONTEXT_STEP_TOKENS) // CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
+        wanted = max(context_tokens, self.context_tokens, CONTEXT_STEP_TOKENS)
+        window = -(-wanted // CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
         trained = local.card.context_window
         return EngineParams(
             model_path=local.path,
@@ -80,8 +82,8 @@ class LoadChoice:
         )
 
     def configuration(self) -> Mapping[str, Scalar]:
-        """The choice as it stands in a record."""
-        return asdict(self)
+        """The choice as it stands in a record; a context that the test decides is none."""
+        return {name: value for name, value in asdict(self).items() if name != "context_tokens" or value}
 
 
 def speed_tests(prompts: Sequence[int], outputs: Sequence[int], depths: Sequence[int]) -> list[SpeedTest]:

@@ -145,6 +145,9 @@ def _shape(settings: Settings, info: GgufInfo, context_tokens: int | None, paral
         sequences=parallel or settings.parallel,
         key_type=key_type,
         value_type=value_type,
+        batch_tokens=settings.batch_tokens,
+        ubatch_tokens=settings.ubatch_tokens,
+        prefill_tokens=settings.prefill_chunk_tokens,
     )
 
 

@@ -45,6 +45,9 @@ class Settings:
     parallel: int
     threads: int
     gpu_layers: int
+    batch_tokens: int
+    ubatch_tokens: int
+    prefill_chunk_tokens: int
     flash_attention: FlashAttention
     kv_type: KvType
     keep_alive_s: float
@@ -155,6 +158,15 @@ def _read_all(reader: SettingReader, folders: XdgFolders, path: Path) -> Setting
         threads=reader.integer("threads", 0, 0, 1024, "threads that compute; 0 is one per physical core"),
         gpu_layers=reader.integer(
             "gpu_layers", -1, -1, 10_000, "layers on the GPU; -1 is all that fit, 0 is none"
+        ),
+        batch_tokens=reader.integer(
+            "batch_tokens", 2048, 32, 1 << 16, "most tokens of all sequences that are handed over at once"
+        ),
+        ubatch_tokens=reader.integer(
+            "ubatch_tokens", 512, 32, 1 << 16, "most tokens in one forward pass; at most batch_tokens"
+        ),
+        prefill_chunk_tokens=reader.integer(
+            "prefill_chunk_tokens", 256, 16, 1 << 16, "tokens of a prompt at a time; at most batch_tokens"
         ),
         flash_attention=reader.choice(
             "flash_attention", "auto", get_args(FlashAttention), "fused attention kernels"

@@ -1,19 +1,15 @@
-"""What is measured and what is recommended: tests and ways of loading, sweeps, the Pareto frontier, graders."""
+"""What is measured and what is recommended: tests and ways of loading, the Pareto frontier, graders."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from appliance.catalog.catalog import LocalModel
-from appliance.core.capabilities import ModelCard
 from appliance.core.errors import InvalidRequestError
 from benchmarks.pareto import Candidate, candidates, mark_frontier
 from benchmarks.quality_cases import FACTS, is_match, needles
 from benchmarks.rag import ndcg, read_ranked_data
 from benchmarks.records import Metric, Record
-from benchmarks.speed_tests import LoadChoice, load_choices, speed_tests
-from benchmarks.sweep import Evidence, SweepPlan, changed, variations
+from benchmarks.speed_tests import load_choices, speed_tests
 from tests.benchmark_records import rate, record
 
 
@@ -43,38 +39,6 @@ def test_every_combination_is_a_choice_once_and_micro_batches_fit_their_batch() 
 
     assert len(choices) == 4
     assert {(one.ubatch_tokens, one.prefill_chunk_tokens) for one in choices} == {(256, 256)}
-
-
-def _plan(**changes: object) -> SweepPlan:
-    card = ModelCard(
-        id="tiny", family="tiny", parameters=1, quantisation="Q4", context_window=2048, licence="MIT",
-        capabilities=frozenset(), files=(),
-    )  # fmt: skip
-    local = LocalModel(id="tiny", card=card, digest="aa", path=Path("tiny.gguf"), files={})
-    plan = SweepPlan(
-        local=local, usual=LoadChoice(threads=2), threads=(1, 2), batches=(2048,), ubatches=(128, 512),
-        flash=("auto", "off"), kv_types=("f16", "q8_0"), gpu_layers=(-1,), prompt_tokens=64, output_tokens=16,
-        depth_tokens=0, rounds=5, budget_s=60.0, may_change_answers=False,
-    )  # fmt: skip
-    return replace(plan, **changes)  # type: ignore[arg-type]
-
-
-def test_a_sweep_varies_one_setting_at_a_time_and_leaves_the_usual_out() -> None:
-    tried = variations(_plan())
-
-    assert [(one.factor, one.value) for one in tried] == [
-        ("threads", 1),
-        ("ubatch_tokens", 128),
-        ("ubatch_tokens", 512),
-        ("flash_attention", "off"),
-        ("kv_type", "q8_0"),
-    ]
-
-
-def test_a_smaller_batch_makes_what_lies_in_it_smaller() -> None:
-    small = changed(LoadChoice(threads=2), "batch_tokens", 128)
-
-    assert (small.batch_tokens, small.ubatch_tokens, small.prefill_chunk_tokens) == (128, 128, 128)
 
 
 def _candidate(model: str, speed: float, score: float) -> Candidate:
@@ -142,38 +106,6 @@ def test_ndcg_rewards_the_first_ranks() -> None:
     assert ndcg(["a", "b", "c"], relevant) == 1.0
     assert ndcg(["c", "a"], relevant) == pytest.approx((1 / 1.58496) / (1 + 1 / 1.58496), abs=1e-4)
     assert ndcg(["c"] * 10 + ["a"], relevant) == 0.0
-
-
-def _evidence(*ratios: float) -> Evidence:
-    return Evidence(label="threads 1", ratios=ratios)
-
-
-def test_only_many_rounds_that_go_one_way_prove_a_choice() -> None:
-    assert _evidence(1.1, 1.2, 1.1, 1.3, 1.2, 1.1).is_proof
-    assert not _evidence(1.1, 1.2, 1.1, 1.3, 1.2).is_proof
-    assert not _evidence(1.1, 1.2, 0.9, 1.3, 1.2, 1.1).is_proof
-
-
-def test_few_rounds_may_promise_and_say_too_little() -> None:
-    assert _evidence(1.1, 1.2, 1.1).is_promising
-    assert not _evidence(1.1, 1.2).is_promising
-    assert "too few to tell" in _evidence(1.1, 1.2).line()
-    assert _evidence(1.1, 1.2, 1.1).line().endswith("may be faster")
-
-
-@pytest.mark.parametrize(
-    ("ratios", "words"),
-    [
-        ((1.1, 1.2, 1.3, 1.1, 1.2, 1.1), "faster"),
-        ((0.9, 0.8, 0.9, 0.7, 0.8, 0.9), "slower"),
-        ((1.1, 0.9, 1.0, 1.2, 0.8, 1.1), "no difference shown"),
-    ],
-)
-def test_evidence_says_what_its_interval_shows(ratios: tuple[float, ...], words: str) -> None:
-    line = _evidence(*ratios).line()
-
-    assert line.endswith(words)
-    assert "97% of 6 rounds" in line
 
 
 def _write_ranked(folder: Path, documents: str) -> Path:
