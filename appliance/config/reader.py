@@ -175,12 +175,15 @@ class SettingReader:
         """Name variables that look like a misspelt setting; others of our prefix belong to other tools."""
         variables = [found.environment_variable for found in self._resolved.values()]
         known = [*filter(None, variables), CONFIG_FILE_VARIABLE]
+        # What all of them begin with makes none of them alike.
+        endings = {variable.removeprefix(ENVIRONMENT_PREFIX): variable for variable in known}
         warnings: list[str] = []
         for variable in sorted(self._environment):
             if not variable.startswith(ENVIRONMENT_PREFIX) or variable in known:
                 continue
-            if close := get_close_matches(variable, known, n=1, cutoff=0.8):
-                warnings.append(f"{variable} is set but is no setting; did you mean {close[0]}?")
+            ending = variable.removeprefix(ENVIRONMENT_PREFIX)
+            if close := get_close_matches(ending, list(endings), n=1, cutoff=0.8):
+                warnings.append(f"{variable} is set but is no setting; did you mean {endings[close[0]]}?")
         return tuple(warnings)
 
     def _read(
