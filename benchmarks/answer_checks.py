@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from appliance.core.errors import ProviderUnavailableError
 from benchmarks.answers import Answer, LoadRequest, Target
@@ -22,13 +23,31 @@ async def warm_up(model: str, target: Target, recorder: Recorder) -> None:
         LoadRequest(number=-1, text="Say hello.", input_tokens=0, output_tokens=4, key="warm-up")
     )
     if answer.failure:
-        is_token = answer.failure.startswith(("HTTP 401", "HTTP 403"))
         raise ProviderUnavailableError(
-            f"{target.name} does not answer: {answer.failure}",
-            hint="name the environment variable that holds the server's token: --token-env NAME"
-            if is_token
-            else "check the URL and the model",
+            f"{target.name} does not answer: {answer.failure}", hint=_way_out(answer.failure)
         )
+
+
+def _way_out(failure: str) -> str:
+    if failure.startswith(("HTTP 401", "HTTP 403")):
+        return "name the environment variable that holds the server's token: --token-env NAME"
+    if failure.startswith("HTTP 429"):
+        return "the server limits its clients: wait, or raise its limits; no request is sent twice"
+    return "check the URL and the model"
+
+
+async def count_outputs(answers: Sequence[Answer], target: Target) -> list[Answer]:
+    """Count the texts of answers whose tokens the target did not count, where something here can."""
+    return [await _counted(answer, target) for answer in answers]
+
+
+async def _counted(answer: Answer, target: Target) -> Answer:
+    if answer.does_target_count or not answer.text:
+        return answer
+    tokens = await target.count_output(answer.text)
+    if tokens is None:
+        return answer
+    return replace(answer, trace=replace(answer.trace, output_tokens=tokens), is_counted_here=True, text="")
 
 
 def answer_facts(answers: Sequence[Answer]) -> Mapping[str, Scalar]:
@@ -41,12 +60,19 @@ def answer_facts(answers: Sequence[Answer]) -> Mapping[str, Scalar]:
         "failed": len(failed),
         "first_failure": failed[0].failure if failed else "",
         "prompts_off": len(_off(good)),
-        "early_ends": sum(answer.trace.output_tokens < answer.request.output_tokens for answer in good),
+        "early_ends": sum(map(_ended_early, good)),
         "cached_tokens": sum(cached) if cached else None,
         "input_tokens": sum(answer.input_tokens or 0 for answer in good),
         "output_tokens": sum(answer.trace.output_tokens for answer in good),
         "note": _grouping_note(good),
     }
+
+
+def _ended_early(answer: Answer) -> bool:
+    """Whether fewer tokens came than asked for; where the target counts none, its word counts."""
+    if not answer.does_target_count:
+        return answer.finish_reason == "stop"
+    return answer.trace.output_tokens < answer.request.output_tokens
 
 
 def _grouping_note(good: Sequence[Answer]) -> str:
@@ -72,10 +98,15 @@ def answer_doubts(answers: Sequence[Answer], *, is_cached: bool) -> list[str]:
             f"the target counted other prompt lengths than asked for in {len(off)} requests, for instance "
             f"{off[0].input_tokens} for {off[0].request.input_tokens}"
         )
-    if uncounted := sum(not answer.does_target_count for answer in good):
+    silent = [answer for answer in good if not answer.does_target_count]
+    if counted := sum(answer.is_counted_here for answer in silent):
         doubts.append(
-            f"the target counted no output tokens in {uncounted} answers: each chunk counts as one, which is too few "
-            "where a chunk holds several"
+            f"the target counted no output tokens in {counted} answers: their texts were counted here"
+        )
+    if counted < len(silent):
+        doubts.append(
+            f"the target counted no output tokens in {len(silent) - counted} answers: each chunk counts as one, which "
+            "is too few where a chunk holds several (--tokenizer MODEL counts them)"
         )
     if facts["early_ends"]:
         doubts.append(f"{facts['early_ends']} answers ended before the tokens asked for")

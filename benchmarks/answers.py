@@ -31,7 +31,7 @@ class Answer:
     """One answer. Counts are None where the target does not say them; `failure` is empty where it succeeded.
 
     `phases` holds what the target itself says of the time before the first delta, in seconds. Where the target counts
-    no output tokens, the trace counts chunks.
+    no output tokens, the trace counts chunks, until the text is counted here; only then it is kept.
     """
 
     request: LoadRequest
@@ -42,6 +42,8 @@ class Answer:
     phases: Mapping[str, float] = field(default_factory=dict)
     failure: str = ""
     does_target_count: bool = True
+    is_counted_here: bool = False
+    text: str = ""
 
     @property
     def has_succeeded(self) -> bool:
@@ -67,4 +69,8 @@ class Target(Protocol):
         Raises:
             ApplianceError: nothing here counts tokens.
         """
+        ...
+
+    async def count_output(self, text: str) -> int | None:
+        """Count the tokens of an answer's text; None where nothing here does."""
         ...

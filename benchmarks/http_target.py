@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from time import perf_counter
 from types import TracebackType
 from typing import Self
@@ -14,16 +12,17 @@ from urllib.parse import urlsplit
 import httpx
 
 from appliance.core.errors import InvalidRequestError, PolicyRejectionError, ProviderUnavailableError
-from benchmarks.answers import PHASES, Answer, LoadRequest
+from benchmarks.answers import Answer, LoadRequest
 from benchmarks.event_splitter import EventSplitter, EventTooLargeError
 from benchmarks.exact_text import CountTokens
 from benchmarks.metrics import RequestTrace
 from benchmarks.noise import LOOPBACK, listening_pid
+from benchmarks.received import SHOWN_CHARACTERS, NoEventError, Received, whole, words
 
 _CONNECT_S = 10.0
 _DEFAULT_READ_S = 600.0
-_SHOWN_CHARACTERS = 300
-_MILLI = 1e-3
+# One piece in every vocabulary of a model that knows English.
+_SHORT_TEXT = "time"
 
 
 def base_of(url: str) -> str:
@@ -42,6 +41,11 @@ def base_of(url: str) -> str:
             "the URL holds a password, which would stand in every record",
             hint="name the environment variable that holds the token with --token-env",
         )
+    if parts.query or parts.fragment:
+        raise InvalidRequestError(
+            "the URL has a part after ? or #, which would not be sent; a key there would stand in logs",
+            hint="name the environment variable that holds the key with --token-env, and leave that part out",
+        )
     path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
 
@@ -57,22 +61,6 @@ def refuse_when_offline(url: str, *, is_offline: bool) -> None:
         raise PolicyRejectionError(
             f"the setting `offline` forbids a connection to {host}", hint="measure a server on this machine"
         )
-
-
-@dataclass(slots=True)
-class _Received:
-    """What a stream brought so far."""
-
-    sent_s: float
-    ended_s: float = 0.0
-    times_s: list[float] = field(default_factory=list)
-    phases: dict[str, float] = field(default_factory=dict)
-    cached_tokens: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    finish_reason: str = ""
-    has_ended: bool = False
-    failure: str = ""
 
 
 class HttpTarget:
@@ -133,11 +121,13 @@ class HttpTarget:
 
     async def answer(self, request: LoadRequest) -> Answer:
         """Send a request and receive its whole answer."""
-        received = _Received(sent_s=self._now())
+        received = Received(sent_s=self._now())
         try:
             await self._stream(self._body(request), received)
-        except (httpx.HTTPError, EventTooLargeError, ValueError) as exc:
-            received.failure = received.failure or f"{type(exc).__name__}: {exc}"[:_SHOWN_CHARACTERS]
+        except (NoEventError, EventTooLargeError) as exc:
+            received.failure = received.failure or str(exc)
+        except (httpx.HTTPError, ValueError) as exc:
+            received.failure = received.failure or f"{type(exc).__name__}: {exc}"[:SHOWN_CHARACTERS]
         return _answer_of(request, received, received.ended_s or self._now())
 
     async def count_tokens(self, text: str) -> int:
@@ -159,6 +149,13 @@ class HttpTarget:
             self._overhead = await self._template_tokens()
         return tokens + self._overhead
 
+    async def count_output(self, text: str) -> int | None:
+        """Count an answer's text: by the model that counts prompts, or by the server's `/tokenize`."""
+        if self._count is not None:
+            return await self._count(text) - await self._count(_SHORT_TEXT) + 1
+        tokens = (await self._ask_tokenize({"content": text})).get("tokens")
+        return len(tokens) if isinstance(tokens, list) else None
+
     async def model_names(self) -> list[str]:
         """Models the server offers.
 
@@ -174,14 +171,14 @@ class HttpTarget:
             ) from exc
         if reply.status_code != httpx.codes.OK:
             raise ProviderUnavailableError(
-                f"{self.base}/models answered {reply.status_code}: {_words(reply.text)}"
+                f"{self.base}/models answered {reply.status_code}: {words(reply.text)}"
             )
         try:
             return [str(model["id"]) for model in reply.json()["data"]]
         except (ValueError, KeyError, TypeError) as exc:
             raise ProviderUnavailableError(f"{self.base}/models answered no list of models") from exc
 
-    async def _stream(self, body: Mapping[str, object], received: _Received) -> None:
+    async def _stream(self, body: Mapping[str, object], received: Received) -> None:
         url = f"{self.base}/chat/completions"
         splitter = EventSplitter()
         async with self._client.stream(
@@ -189,15 +186,16 @@ class HttpTarget:
         ) as reply:
             if reply.status_code != httpx.codes.OK:
                 received.failure = (
-                    f"HTTP {reply.status_code}: {_words((await reply.aread()).decode(errors='replace'))}"
+                    f"HTTP {reply.status_code}: {words((await reply.aread()).decode(errors='replace'))}"
                 )
                 return
+            received.content_type = reply.headers.get("content-type", "")
             async for data in reply.aiter_raw():
                 at_s = received.ended_s = self._now()
                 for event in splitter.feed(data):
-                    _take(event, at_s, received)
+                    received.take(event, at_s)
 
-    def _noting_sent(self, received: _Received) -> dict[str, object]:
+    def _noting_sent(self, received: Received) -> dict[str, object]:
         """Note when the request's first byte is written: building it and connecting are no time of the server."""
 
         async def trace(event: str, _info: Mapping[str, object]) -> None:
@@ -221,7 +219,7 @@ class HttpTarget:
         """The server's count of a whole prompt; None where it has none."""
         message = {"role": "user", "content": text}
         reply = await self._ask_tokenize({"model": self.model, "messages": [message]})
-        return _whole(reply.get("count"))
+        return whole(reply.get("count"))
 
     async def _ask_tokenize(self, body: Mapping[str, object]) -> Mapping[str, object]:
         """The server's answer to `/tokenize`; nothing where it has no such path or wants another body."""
@@ -249,7 +247,7 @@ class HttpTarget:
 
     async def _template_tokens(self) -> int:
         """Tokens the server's template adds: its own count of a short prompt minus that of the bare text."""
-        text = "time"
+        text = _SHORT_TEXT
         probe = LoadRequest(number=-1, text=text, input_tokens=0, output_tokens=1, key="probe")
         answer = await self.answer(probe)
         if answer.input_tokens is None:
@@ -261,59 +259,9 @@ class HttpTarget:
         return answer.input_tokens - await self._tokenize(text)
 
 
-def _take(event: bytes, at_s: float, received: _Received) -> None:
-    """Read one event; its time was taken before."""
-    if event == b"[DONE]":
-        received.has_ended = True
-        return
-    value = json.loads(event)
-    if not isinstance(value, dict):
-        return
-    if "error" in value:
-        received.failure = _words(json.dumps(value["error"]))
-        return
-    for choice in value.get("choices") or ():
-        delta = choice.get("delta") or {}
-        if any(delta.get(name) for name in ("content", "reasoning_content", "reasoning", "tool_calls")):
-            received.times_s.append(at_s)
-        received.finish_reason = choice.get("finish_reason") or received.finish_reason
-    if usage := value.get("usage"):
-        _take_usage(usage, received)
-    if timings := value.get("timings"):
-        _take_llama_server(timings, received)
-    if receipt := value.get("appliance"):
-        _take_appliance(receipt, received)
-
-
-def _take_usage(usage: Mapping[str, object], received: _Received) -> None:
-    received.input_tokens = _whole(usage.get("prompt_tokens"))
-    received.output_tokens = _whole(usage.get("completion_tokens"))
-    details = usage.get("prompt_tokens_details")
-    if isinstance(details, dict):
-        received.cached_tokens = _whole(details.get("cached_tokens"))
-
-
-def _take_llama_server(timings: Mapping[str, object], received: _Received) -> None:
-    prompt_ms, cached = timings.get("prompt_ms"), _whole(timings.get("cache_n"))
-    if isinstance(prompt_ms, int | float):
-        received.phases["prefill_s"] = float(prompt_ms) * _MILLI
-    if cached is not None:
-        received.cached_tokens = cached
-
-
-def _take_appliance(receipt: Mapping[str, object], received: _Received) -> None:
-    timings = receipt.get("timings")
-    first = timings[0] if isinstance(timings, list) and timings else timings
-    if isinstance(first, dict):
-        for name in PHASES:
-            value = first.get(name)
-            if isinstance(value, int | float):
-                received.phases[name] = float(value)
-
-
-def _answer_of(request: LoadRequest, received: _Received, ended_s: float) -> Answer:
+def _answer_of(request: LoadRequest, received: Received, ended_s: float) -> Answer:
     chunks = len(received.times_s)
-    failure = received.failure or _what_is_missing(received)
+    failure = received.failure or received.missing()
     return Answer(
         request=request,
         trace=RequestTrace(
@@ -328,21 +276,5 @@ def _answer_of(request: LoadRequest, received: _Received, ended_s: float) -> Ans
         phases=received.phases,
         failure=failure,
         does_target_count=received.output_tokens is not None,
+        text="" if received.output_tokens is not None else "".join(received.texts),
     )
-
-
-def _what_is_missing(received: _Received) -> str:
-    """A server that closes the connection in the middle may look like one that ended."""
-    if not received.times_s:
-        return "the answer has no text"
-    if received.finish_reason or received.has_ended:
-        return ""
-    return f"the stream broke off after {len(received.times_s)} chunks: no finish_reason and no [DONE]"
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _words(text: str) -> str:
-    return " ".join(text.split())[:_SHOWN_CHARACTERS]

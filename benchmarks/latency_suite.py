@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Literal
 
 from appliance.core.errors import InvalidRequestError, ProviderUnavailableError
-from benchmarks.answer_checks import answer_doubts, answer_facts, warm_up
+from benchmarks.answer_checks import answer_doubts, answer_facts, count_outputs, warm_up
 from benchmarks.answers import Answer, Target
 from benchmarks.load_workload import make_requests
 from benchmarks.recorder import Doubts, Recorder
@@ -122,7 +122,7 @@ async def _measure_cell(
         await unload()
     with cell.doubts.watching():
         answer = await target.answer(request)
-    cell.answers.append(answer)
+    cell.answers += await count_outputs([answer], target)
     ttft_s = answer.trace.ttft_s
     recorder.advance(f"{cell.name}, ttft", figure=None if ttft_s is None else ttft_s * 1000, unit="ms")
 

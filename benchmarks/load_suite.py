@@ -10,7 +10,7 @@ from time import perf_counter
 
 from appliance.core.errors import InvalidRequestError, ProviderUnavailableError
 from appliance.core.ports import Clock
-from benchmarks.answer_checks import answer_doubts, answer_facts, warm_up
+from benchmarks.answer_checks import answer_doubts, answer_facts, count_outputs, warm_up
 from benchmarks.answers import Answer, LoadRequest, Target
 from benchmarks.load_driver import LoadRun, run_closed, run_open
 from benchmarks.load_workload import Arrival, make_requests, poisson_times, read_trace
@@ -111,6 +111,7 @@ async def _run_level(
         _record_level(level, plan, target, recorder, "partial: interrupted")
         raise
     level.doubts.other += run.doubts()
+    level.answers = await count_outputs(level.answers, target)
     if not any(answer.has_succeeded for answer in level.answers):
         failure = level.answers[0].failure if level.answers else "none was sent in time"
         raise ProviderUnavailableError(f"no request of {level.name} succeeded: {failure}")

@@ -8,6 +8,7 @@ import pytest
 
 from appliance.core.clock import VirtualClock
 from appliance.core.errors import InvalidRequestError, PolicyRejectionError, ProviderUnavailableError
+from benchmarks.answer_checks import answer_doubts, count_outputs
 from benchmarks.answers import LoadRequest
 from benchmarks.event_splitter import EventSplitter
 from benchmarks.http_target import HttpTarget, base_of, refuse_when_offline
@@ -158,10 +159,22 @@ def test_an_url_is_taken_however_it_is_written(url: str, base: str) -> None:
     assert base_of(url) == base
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host", "http://", "http://user:secret@host"])
-def test_what_is_no_url_or_holds_a_password_is_refused(url: str) -> None:
-    with pytest.raises(InvalidRequestError):
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8080",
+        "ftp://host",
+        "http://",
+        "http://user:secret@host",
+        "http://host/v1?key=secret",
+        "http://h#secret",
+    ],
+)
+def test_what_is_no_url_or_holds_a_password_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
         base_of(url)
+
+    assert "secret" not in refused.value.message
 
 
 def test_offline_only_this_machine_is_reached() -> None:
@@ -198,3 +211,65 @@ async def test_a_stream_that_ends_in_the_middle_is_a_failed_answer(virtual_clock
     assert not answer.has_succeeded
     assert "broke off after 2 chunks" in answer.failure
     assert answer.does_target_count is False
+
+
+WEIRD = [
+    {"choices": "none"}, [1], {"choices": [5, {"delta": "x"}, {"delta": {"content": ["a"]}, "finish_reason": 7}]},
+    {"usage": "much"}, {"usage": {"prompt_tokens": "7", "completion_tokens": -1}}, {"timings": [], "appliance": 3},
+    {"choices": [{"delta": {"content": "four words in one"}, "finish_reason": "stop"}]},
+]  # fmt: skip
+
+
+class Bytes(httpx.AsyncByteStream):
+    """Everything in one read."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+
+def _responding(
+    clock: VirtualClock, body: bytes, content_type: str = "text/event-stream; charset=utf-8"
+) -> HttpTarget:
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/tokenize"):
+            return httpx.Response(200, json={"tokens": json.loads(request.content)["content"].split()})
+        return httpx.Response(200, stream=Bytes(body), headers={"content-type": content_type})
+
+    transport = httpx.MockTransport(respond)
+    return HttpTarget("http://127.0.0.1:1", "m", now=clock.now_s, transport=transport)
+
+
+async def test_fields_of_other_types_are_passed_over(virtual_clock: VirtualClock) -> None:
+    async with _responding(virtual_clock, b"".join(map(_event, WEIRD))) as target:
+        answer = await target.answer(_request(5))
+
+    assert (answer.failure, answer.finish_reason, answer.input_tokens) == ("", "stop", None)
+
+
+async def test_an_answer_that_nobody_counted_is_counted_by_its_text(virtual_clock: VirtualClock) -> None:
+    async with _responding(virtual_clock, _event(WEIRD[-1])) as target:
+        (counted,) = await count_outputs([await target.answer(_request(9))], target)
+
+    assert (counted.trace.output_tokens, counted.is_counted_here) == (4, True)
+    assert "their texts were counted here" in " ".join(answer_doubts([counted], is_cached=False))
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "words"),
+    [
+        (b"data: {not json\n\n", "text/event-stream", "no JSON: {not json"),
+        (b"\x00\xff garbage", "text/event-stream", "the answer has no text"),
+        (b'{"choices": []}', "application/json", "sent application/json instead of a stream"),
+        (b"<html>", "text/html", "sent text/html instead of a stream"),
+    ],
+)
+async def test_what_is_no_stream_of_events_is_said(
+    virtual_clock: VirtualClock, body: bytes, content_type: str, words: str
+) -> None:
+    async with _responding(virtual_clock, body, content_type) as target:
+        answer = await target.answer(_request(5))
+
+    assert words in answer.failure

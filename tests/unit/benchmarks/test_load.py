@@ -51,6 +51,9 @@ class SteadyTarget:
     async def count_tokens(self, text: str) -> int:
         return await word_pieces(text)
 
+    async def count_output(self, text: str) -> int | None:
+        return await word_pieces(text)
+
 
 def _answer(sent_s: float, *, number: int = 0, ttft_s: float = 0.25, **changes: object) -> Answer:
     times_s = tuple(sent_s + ttft_s + 0.25 * step for step in range(4))
