@@ -30,6 +30,16 @@ FORMULAS: Mapping[str, str] = {
     "cpu_rate": "the same tokens / seconds of processor time that the worker used, all its threads",
     "perplexity": "exp(mean of -ln p) over the second half of each window, as llama-perplexity has it",
     "kl_divergence": "sum over tokens of p_reference * ln(p_reference / p), mean of all scored positions",
+    "speedup": "seconds of the request under the usual settings / under the other value, both measured in one round",
+    "passes_per_token": "forward passes / output tokens of constrained answers",
+    "constrained_over_free": "constrained_rate / free_rate of one round: output tokens / seconds after the first token",
+    "mixed_over_free": "mixed_rate / all_free_rate of one round: output tokens of all sequences / seconds from the "
+    "first request to the last end",
+    "added_to_first_token": "seconds to the first chosen token of a constrained answer - of a free one to the same "
+    "prompt",
+    "valid": "answers that follow their JSON Schema / answers",
+    "real_over_predicted": "peak of the worker's resident memory / the peak predicted before it was loaded",
+    "energy": "joules of processor packages, memory and GPUs / tokens; the whole machine's",
     "ndcg_at_10": "sum of relevant / log2(rank + 1) over ten ranks, divided by the best possible",
 }
 

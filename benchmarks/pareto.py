@@ -26,21 +26,37 @@ class Candidate:
 
 def candidates(records: Sequence[Record]) -> list[Candidate]:
     """Read speed and scores of each model out of records of the suite `quality`, and mark the frontier."""
-    models = list(
-        dict.fromkeys(
-            str(record.configuration["model"]) for record in records if "model" in record.configuration
-        )
-    )
     found = []
-    for model in models:
-        mine = [record for record in records if record.configuration.get("model") == model]
-        parts = {record.test: share for record in mine if (share := _share(record)) is not None}
+    for model, mine in _by_model(records).items():
+        parts = _parts(mine)
         rates = [metric.value for record in mine if (metric := record.metric("rate"))]
         if rates and len(parts) == len(SCORE_TESTS):
             found.append(
                 Candidate(model=model, tokens_per_s=median(rates), score=fmean(parts.values()), parts=parts)
             )
     return mark_frontier(found)
+
+
+def unplaced(records: Sequence[Record]) -> dict[str, str]:
+    """Models of the suite `quality` that have no score, and why."""
+    missing = {}
+    for model, mine in _by_model(records).items():
+        tests = [test for test in SCORE_TESTS if test not in _parts(mine)]
+        if tests and any(record.test in (*SCORE_TESTS, "perplexity") for record in mine):
+            missing[model] = f"because {', '.join(tests)} {'is' if len(tests) == 1 else 'are'} not whole"
+    return missing
+
+
+def _by_model(records: Sequence[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if record.suite == "quality" and "model" in record.configuration:
+            found.setdefault(str(record.configuration["model"]), []).append(record)
+    return found
+
+
+def _parts(records: Sequence[Record]) -> dict[str, float]:
+    return {record.test: share for record in records if (share := _share(record)) is not None}
 
 
 def mark_frontier(found: Sequence[Candidate]) -> list[Candidate]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 
@@ -18,7 +18,7 @@ from appliance.core.results import GenerateSuccess
 from appliance.engine.evaluation import EvaluationJob, EvaluationResult, evaluate
 from appliance.gateway import Gateway
 from appliance.structured.admission import Admitted, admit
-from benchmarks.pareto import candidates
+from benchmarks.pareto import candidates, unplaced
 from benchmarks.quality_cases import EXAMPLES, FACTS, SYSTEM, is_match, needles
 from benchmarks.recorder import Recorder
 from benchmarks.records import Metric, Scalar
@@ -51,65 +51,117 @@ class _Graded:
 
 
 async def measure_quality(plan: QualityPlan, gateway: Gateway, recorder: Recorder) -> list[str]:
-    """Evaluate each model; every part is a record as soon as it is done. Returns what could not be measured."""
+    """Evaluate each model; every part is a record as soon as it is done. Returns what could not be measured.
+
+    Each model has an equal share of the time, and what an earlier one leaves of its own.
+    """
     recorder.expect(len(plan.models) * (len(FACTS) + len(CASES) + len(DEPTHS) + 1))
-    began_s = perf_counter()
+    ends_s = perf_counter() + plan.limit_s
     missing = []
-    for local in plan.models:
-        parts = (
-            partial(_exact_match, local, gateway, recorder),
-            partial(_json_validity, local, gateway, recorder),
-            partial(_needles, plan, local, gateway, recorder),
-            partial(_perplexity, plan, local, recorder),
-        )
-        for part in parts:
-            if perf_counter() - began_s > plan.limit_s:
-                missing.append(f"{local.id}: the time was used up")
-                break
-            try:
-                await part()
-            except ApplianceError as error:
-                missing.append(f"{local.id}: {error.message}")
+    for number, local in enumerate(plan.models):
+        now_s = perf_counter()
+        share_s = (ends_s - now_s) / (len(plan.models) - number)
+        missing += await _evaluate(plan, local, gateway, recorder, until_s=now_s + share_s)
         await gateway.unload(local.id)
     return missing
 
 
+async def _evaluate(
+    plan: QualityPlan, local: LocalModel, gateway: Gateway, recorder: Recorder, *, until_s: float
+) -> list[str]:
+    asked = _Asked(local, gateway, recorder, until_s)
+    parts = {
+        "exact match": partial(_exact_match, asked),
+        "JSON validity": partial(_json_validity, asked),
+        "needle retrieval": partial(_needles, plan, asked),
+        "perplexity": partial(_perplexity, plan, local, recorder),
+    }
+    missing, left_out = [], []
+    for name, part in parts.items():
+        if asked.is_over():
+            left_out.append(name)
+            continue
+        try:
+            await part()
+        except ApplianceError as error:
+            missing.append(f"{local.id}, {name}: {error.message}")
+    left_out = [*asked.cut_short, *left_out]
+    if left_out:
+        missing.append(
+            f"{local.id}: the time was used up, left out: {', '.join(left_out)} (give a larger --budget)"
+        )
+    return missing
+
+
+@dataclass(slots=True)
+class _Asked:
+    """Who is asked, until when, and which parts were cut short by that."""
+
+    local: LocalModel
+    gateway: Gateway
+    recorder: Recorder
+    until_s: float
+    cut_short: list[str] = field(default_factory=list)
+
+    def is_over(self) -> bool:
+        return perf_counter() >= self.until_s
+
+
 def pareto_lines(recorder: Recorder) -> list[str]:
-    """The models by speed, and which of them nothing beats."""
+    """The models by speed, which of them nothing beats, and which have no place because a part is missing."""
     found = sorted(candidates(recorder.records), key=lambda one: -one.tokens_per_s)
-    return [
+    lines = [
         f"{'*' if one.is_on_frontier else ' '} {one.model}: {one.tokens_per_s:.1f} tokens/s, score {one.score:.0%}"
         for one in found
     ] + (["* nothing here is at least as fast and as good"] if found else [])
+    return [*lines, *(f"  {model}: no score, {why}" for model, why in unplaced(recorder.records).items())]
 
 
-async def _exact_match(local: LocalModel, gateway: Gateway, recorder: Recorder) -> None:
-    with _part(recorder, "exact match", local, len(FACTS), {"max_tokens": _FACT_TOKENS}) as graded:
-        for fact in FACTS:
-            request = _request(local, SYSTEM, fact.question, _FACT_TOKENS, EXAMPLES)
-            graded.append(await _grade(gateway, request, partial(is_match, fact=fact)))
-            recorder.advance(f"{local.id} exact match")
+async def _exact_match(asked: _Asked) -> None:
+    questions = [
+        (_request(asked.local, SYSTEM, fact.question, _FACT_TOKENS, EXAMPLES), partial(is_match, fact=fact))
+        for fact in FACTS
+    ]
+    await _ask_all(asked, "exact match", {"max_tokens": _FACT_TOKENS}, questions)
 
 
-async def _json_validity(local: LocalModel, gateway: Gateway, recorder: Recorder) -> None:
+async def _json_validity(asked: _Asked) -> None:
     """Free answers, told their schema in the prompt: what the model can do without being held to it."""
-    with _part(recorder, "JSON validity", local, len(CASES), {"max_tokens": _JSON_TOKENS}) as graded:
-        for case in CASES:
-            schema = json.dumps(case.schema)
-            admitted = admit(JsonSchemaFormat(schema_json=schema))
-            system = f"Answer with JSON alone that follows this JSON Schema, and nothing else:\n{schema}"
-            request = _request(local, system, case.question, _JSON_TOKENS)
-            graded.append(await _grade(gateway, request, partial(_is_valid, admitted=admitted)))
-            recorder.advance(f"{local.id} JSON validity")
+    questions = []
+    for case in CASES:
+        schema = json.dumps(case.schema)
+        admitted = admit(JsonSchemaFormat(schema_json=schema))
+        system = f"Answer with JSON alone that follows this JSON Schema, and nothing else:\n{schema}"
+        request = _request(asked.local, system, case.question, _JSON_TOKENS)
+        questions.append((request, partial(_is_valid, admitted=admitted)))
+    await _ask_all(asked, "JSON validity", {"max_tokens": _JSON_TOKENS}, questions)
 
 
-async def _needles(plan: QualityPlan, local: LocalModel, gateway: Gateway, recorder: Recorder) -> None:
-    settings: Mapping[str, Scalar] = {"needle_words": plan.needle_words}
-    with _part(recorder, "needle retrieval", local, len(DEPTHS), settings) as graded:
-        for needle in needles(plan.needle_words, DEPTHS, seed=recorder.seed):
-            request = _request(local, needle.text, f"{needle.question} {SYSTEM}", _NEEDLE_TOKENS)
-            graded.append(await _grade(gateway, request, partial(_holds, answer=needle.answer)))
-            recorder.advance(f"{local.id} needle at {needle.depth:.0%}")
+async def _needles(plan: QualityPlan, asked: _Asked) -> None:
+    questions = [
+        (
+            _request(asked.local, needle.text, f"{needle.question} {SYSTEM}", _NEEDLE_TOKENS),
+            partial(_holds, answer=needle.answer),
+        )
+        for needle in needles(plan.needle_words, DEPTHS, seed=asked.recorder.seed)
+    ]
+    await _ask_all(asked, "needle retrieval", {"needle_words": plan.needle_words}, questions)
+
+
+async def _ask_all(
+    asked: _Asked,
+    test: str,
+    configuration: Mapping[str, Scalar],
+    questions: Sequence[tuple[GenerateRequest, Callable[[str], bool]]],
+) -> None:
+    """Ask as many questions as the time allows, at least one."""
+    with _part(asked.recorder, test, asked.local, len(questions), configuration) as graded:
+        for request, is_right in questions:
+            if graded and asked.is_over():
+                asked.cut_short.append(f"{test} after {len(graded)} of {len(questions)}")
+                return
+            graded.append(await _grade(asked.gateway, request, is_right))
+            asked.recorder.advance(f"{asked.local.id} {test}")
 
 
 async def _perplexity(plan: QualityPlan, local: LocalModel, recorder: Recorder) -> None:

@@ -99,13 +99,15 @@ def to_markdown(runs: Sequence[Run]) -> str:
         lines += ["| " + " | ".join(_HEAD) + " |", "|" + "---|" * len(_HEAD)]
         lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in _rows(run)]
         lines += ["", *(f"- {remark}" for remark in _remarks(run)), ""]
+    if placed := _placed([record for run in runs for record in run.records]):
+        lines += ["## Speed and quality", "", *(f"- {line}" for line in placed), ""]
     lines += [CAPTION, "", *(f"- `{name}` = {formula}" for name, formula in FORMULAS.items())]
     return "\n".join(lines) + "\n"
 
 
 def to_html(runs: Sequence[Run]) -> str:
     """One page: no script, no font, no picture from elsewhere."""
-    sections = "\n".join(_html_run(run) for run in runs)
+    sections = "\n".join(_html_run(run) for run in runs) + _html_over_all(runs)
     formulas = "\n".join(
         f"<dt>{escape(name)}</dt><dd>{escape(formula)}</dd>" for name, formula in FORMULAS.items()
     )
@@ -192,14 +194,36 @@ def _figures(run: Run) -> Iterator[str]:
             by_metric.setdefault((metric.name, metric.unit), []).append((label, record))
     for (name, unit), labelled in by_metric.items():
         yield _figure_of(name, unit, labelled)
+    yield _pareto_figure(run.records)
+
+
+def _pareto_figure(records: Sequence[Record]) -> str:
     points = [
         Point(label=one.model, x=one.tokens_per_s, y=one.score, is_on_frontier=one.is_on_frontier)
-        for one in candidates(run.records)
+        for one in candidates(records)
     ]
-    if points:
-        yield _framed(
-            "Speed and quality; the line joins what nothing beats", scatter_plot(points, "tokens/s", "score")
-        )
+    if not points:
+        return ""
+    caption = "Speed and quality; the line joins what nothing beats"
+    return _framed(caption, scatter_plot(points, "tokens/s", "score"))
+
+
+def _html_over_all(runs: Sequence[Run]) -> str:
+    """Models that were evaluated in several runs, in one plot."""
+    if sum("quality" in run.suites for run in runs) < 2:
+        return ""
+    figure = _pareto_figure([record for run in runs for record in run.records])
+    return f"<section>\n<h2>Speed and quality over all runs</h2>\n{figure}</section>" if figure else ""
+
+
+def _placed(records: Sequence[Record]) -> list[str]:
+    """Models by speed with their scores, those that nothing beats marked."""
+    found = sorted(candidates(records), key=lambda one: -one.tokens_per_s)
+    return [
+        f"{one.model}: {amount(one.tokens_per_s, 'tokens/s')}, score {one.score:.0%}"
+        f"{', nothing beats it' if one.is_on_frontier else ''}"
+        for one in found
+    ]
 
 
 def _figure_of(name: str, unit: str, labelled: Sequence[tuple[str, Record]]) -> str:

@@ -14,7 +14,9 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
+from time import perf_counter
 
 import click
 
@@ -41,6 +43,10 @@ STARTER = "smollm2:135m-instruct-q4_1"
 CONTEXT_WINDOW = 4096
 MAX_TOKENS = 160
 SYSTEM = "You answer with data."
+STYLES: tuple[Style, ...] = ("function call", "extraction")
+# Room for the prompts and answers of all sequences that are kept.
+_TOGETHER_CELLS = 16_384
+_MOST_TOGETHER = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,12 +224,15 @@ async def measure_rounds(
     with_server: bool,
     say: Callable[[str], None],
     found: list[Round],
-) -> tuple[Together, CpuUse]:
+    limit_s: float = float("inf"),
+) -> tuple[Together | None, CpuUse]:
     """Measure every round, then both together, and who used the processor meanwhile.
 
     Args:
         found: gets each round as soon as it is measured.
+        limit_s: nothing begins after so long; what was not begun is None.
     """
+    began_s = perf_counter()
     settings = load_settings()
     local = Catalog(ModelStore(settings.models_dir)).local(model)
     params = EngineParams(
@@ -250,18 +259,29 @@ async def measure_rounds(
             )
             stack.push_async_callback(server.stop)
         prepared = [await prepare(case, number, model) for number, case in enumerate(CASES)]
+        chosen = {
+            style: [one for one in prepared if one.case.style == style][:cases_each] for style in STYLES
+        }
         with watch_cpu() as use:
-            for number in range(rounds):
-                for style in ("function call", "extraction"):
-                    chosen = [one for one in prepared if one.case.style == style][:cases_each]
+            for number, style in product(range(rounds), STYLES):
+                if perf_counter() - began_s < limit_s:
                     say(f"round {number + 1} of {rounds}: {style}")
-                    found.append(await measure(engine, server, chosen, number))
-        say("constrained and free ones together")
-        async with open_engine(
-            replace(params, parallel=2 * len(CASES), kept_sequences=5 * len(CASES))
-        ) as shared:
-            together = await measure_together(shared, [one.constrained for one in prepared], MAX_TOKENS // 2)
+                    found.append(await measure(engine, server, chosen[style], number))
+        if perf_counter() - began_s >= limit_s:
+            return None, use
+        together = await _together(
+            [one.constrained for style in STYLES for one in chosen[style]], params, rounds, say
+        )
     return together, use
+
+
+async def _together(
+    requests: Sequence[GenerateRequest], params: EngineParams, rounds: int, say: Callable[[str], None]
+) -> Together:
+    count = len(requests)
+    shared = replace(params, parallel=2 * count, kept_sequences=3 * count, kv_cells=_TOGETHER_CELLS)
+    async with open_engine(shared) as engine:
+        return await measure_together(engine, requests, MAX_TOKENS // 2, min(rounds, _MOST_TOGETHER), say)
 
 
 def _say(text: str) -> None:
@@ -284,10 +304,9 @@ def main(
     together, use = asyncio.run(
         measure_rounds(model, rounds, threads, cases_each, with_server=with_server, say=_say, found=found)
     )
-    styles: tuple[Style, ...] = ("function call", "extraction")
-    for style in styles:
+    for style in STYLES:
         click.echo("\n".join(summary(style, found, cases_each)))
-    click.echo(together.line)
+    click.echo(together.line if together else "together: not measured")
     click.echo(
         f"others used {use.foreign_share:.0%} of the machine; load before {fingerprint.load_before:.1f}"
     )
@@ -295,7 +314,7 @@ def main(
         record = {
             "fingerprint": json.loads(fingerprint.to_json()),
             "rounds": [asdict(one) for one in found],
-            "together": asdict(together),
+            "together": asdict(together) if together else None,
         }
         json_path.write_text(json.dumps(record, indent=1), encoding="utf-8")
 

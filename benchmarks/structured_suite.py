@@ -6,20 +6,28 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 from benchmarks.recorder import Doubts, Recorder
-from benchmarks.records import Metric, Scalar
-from benchmarks.structured import Round, measure_rounds
+from benchmarks.records import Better, Metric, Scalar
+from benchmarks.structured import STYLES, Round, measure_rounds
 from benchmarks.structured_cases import Style
 from benchmarks.structured_together import Together
 
-_STYLES: tuple[Style, ...] = ("function call", "extraction")
-
 
 async def measure_structured(
-    model: str, *, rounds: int, threads: int, cases_each: int, with_server: bool, recorder: Recorder
-) -> None:
-    """Run the rounds; each style becomes a record, and both at once another. An interrupted run keeps whole rounds."""
+    model: str,
+    *,
+    rounds: int,
+    threads: int,
+    cases_each: int,
+    with_server: bool,
+    recorder: Recorder,
+    limit_s: float = float("inf"),
+) -> list[str]:
+    """Run the rounds; each style becomes a record, and both at once another. An interrupted run keeps whole rounds.
+
+    Returns what could not be measured in time.
+    """
     began_s = perf_counter()
-    recorder.expect(rounds * 2 + 1)
+    recorder.expect(rounds * 2 + cases_each * 6 + rounds)
     doubts = recorder.doubts()
     configuration: dict[str, Scalar] = {"model": model, "threads": threads, "schemas": cases_each}
     found: list[Round] = []
@@ -33,20 +41,25 @@ async def measure_structured(
                 with_server=with_server,
                 say=recorder.advance,
                 found=found,
+                limit_s=limit_s,
             )
     finally:
-        for style in _STYLES:
+        for style in STYLES:
             mine = [one for one in found if one.style == style]
             if mine:
                 _record(style, mine, rounds, configuration, recorder, began_s, doubts)
+    if together is None:
+        return [f"the time was used up after {len(found)} of {2 * rounds} rounds, before both together"]
+    metrics = _together_metrics(together)
     recorder.record(
         "together",
         configuration=configuration,
-        metrics=_together_metrics(together),
+        metrics=metrics,
         began_s=began_s,
-        facts={"same_as_alone": together.same_as_alone, "note": together.line},
-        doubts=doubts.reasons(()),
+        facts={"note": together.line},
+        doubts=doubts.reasons(metrics),
     )
+    return []
 
 
 def _record(
@@ -72,24 +85,32 @@ def _record(
 
 
 def _together_metrics(together: Together) -> list[Metric]:
-    valid = tuple(float(number < together.valid) for number in range(together.constrained))
-    rates = {
-        "mixed_rate": together.mixed_tokens / together.mixed_s,
-        "all_free_rate": together.all_free_tokens / together.all_free_s,
-    }
+    mixed = tuple(one.mixed_rate for one in together.rounds)
+    free = tuple(one.all_free_rate for one in together.rounds)
+    sequences = together.constrained + together.free
     return [
-        *(
-            Metric(name=name, unit="tokens/s", better="higher", samples=(rate,))
-            for name, rate in rates.items()
+        Metric(name="mixed_rate", unit="tokens/s", better="higher", samples=mixed),
+        Metric(name="all_free_rate", unit="tokens/s", better="higher", samples=free),
+        Metric(
+            name="mixed_over_free",
+            unit="",
+            better="higher",
+            samples=tuple(one / other for one, other in zip(mixed, free, strict=True)),
         ),
-        Metric(name="valid", unit="share", better="higher", samples=valid, statistic="mean"),
+        _share("valid", [(one.valid, together.constrained) for one in together.rounds], "higher"),
+        _share("same_as_alone", [(one.same_as_alone, sequences) for one in together.rounds], "neither"),
     ]
+
+
+def _share(name: str, counts: Sequence[tuple[int, int]], better: Better) -> Metric:
+    """So many of so many in each round, as a share of all."""
+    samples = tuple(float(number < right) for right, of in counts for number in range(of))
+    return Metric(name=name, unit="share", better=better, samples=samples, statistic="mean")
 
 
 def _metrics(rounds: Sequence[Round], cases: int) -> list[Metric]:
     held = tuple(one.constrained_tokens / one.constrained_s for one in rounds)
     free = tuple(one.free_tokens / one.free_s for one in rounds)
-    valid = tuple(float(number < one.valid) for one in rounds for number in range(cases))
     metrics = [
         Metric(name="constrained_rate", unit="tokens/s", better="higher", samples=held),
         Metric(name="free_rate", unit="tokens/s", better="higher", samples=free),
@@ -105,7 +126,7 @@ def _metrics(rounds: Sequence[Round], cases: int) -> list[Metric]:
             better="lower",
             samples=tuple(one.forward_passes / one.constrained_tokens for one in rounds),
         ),
-        Metric(name="valid", unit="share", better="higher", samples=valid, statistic="mean"),
+        _share("valid", [(one.valid, cases) for one in rounds], "higher"),
         Metric(
             name="added_to_first_token",
             unit="s",
