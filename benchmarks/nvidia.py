@@ -81,12 +81,14 @@ SLOWDOWNS = {
 
 
 def read_gpus(nvml: Nvml | None = None) -> tuple[GpuState, ...]:
-    """Return every NVIDIA GPU; nothing where there is no driver."""
+    """Return every NVIDIA GPU; nothing where there is no driver, or none that answers."""
     with _opened(nvml or load_nvml()) as library:
         if library is None:
             return ()
-        driver = _text(library.nvmlSystemGetDriverVersion())
-        return tuple(_states(library, driver))
+        try:
+            return tuple(_states(library, _text(library.nvmlSystemGetDriverVersion())))
+        except library.NVMLError:
+            return ()
 
 
 def load_nvml() -> Nvml | None:

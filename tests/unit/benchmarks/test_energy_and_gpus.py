@@ -1,15 +1,16 @@
 # ruff: noqa: N802  the driver's own names
 """Counters of energy and NVIDIA GPUs, against answers in the form that kernel and driver document."""
 
+import inspect
+import itertools
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pynvml
 import pytest
 
-from benchmarks.energy import NOT_MEASURABLE, EnergyMeter, rapl_domains
-from benchmarks.nvidia import SLOWDOWNS, GpuState, read_gpus
+from benchmarks.energy import NOT_MEASURABLE, EnergyMeter, find_rapl
+from benchmarks.nvidia import SLOWDOWNS, GpuState, NvmlMemory, NvmlUtilization, read_gpus
 
 
 class NotSupportedError(Exception):
@@ -50,12 +51,12 @@ class RecordedDriver:
     def nvmlDeviceGetUUID(self, handle: int) -> str:
         return ("GPU-6f1c", "GPU-77aa")[handle]
 
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> NvmlMemory:
         total = (150_754_820_096, 2_147_483_648)[handle]
-        return SimpleNamespace(total=total, free=total - 455_606_272, used=455_606_272)
+        return pynvml.c_nvmlMemory_t(total=total, free=total - 455_606_272, used=455_606_272)
 
-    def nvmlDeviceGetUtilizationRates(self, handle: int) -> SimpleNamespace:
-        return SimpleNamespace(gpu=self._said(handle, 37), memory=12)
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> NvmlUtilization:
+        return pynvml.c_nvmlUtilization_t(gpu=self._said(handle, 37), memory=12)
 
     def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
         return self._said(handle, 41)
@@ -138,6 +139,77 @@ def test_a_counter_that_wraps_around_goes_on_counting(tmp_path: Path) -> None:
     assert used.joules == pytest.approx(1.000001, abs=1e-5)
 
 
+def test_a_counter_that_reached_its_end_between_two_readings_lost_one_unit_at_most(tmp_path: Path) -> None:
+    """The kernel counts 32 bits of a unit of 61 microjoules; the range it tells is the largest value."""
+    unit_uj = 61
+    folder = _powercap(tmp_path, package_0=262_143_328_850)
+    meter = EnergyMeter(powercap=folder, gpus=lambda: ())
+
+    with meter.measuring() as used:
+        _set(folder, 0, 0)
+
+    assert used.joules == pytest.approx(0.0, abs=unit_uj * 1e-6)
+
+
+def test_packages_of_several_sockets_are_summed_and_the_platform_is_not(tmp_path: Path) -> None:
+    folder = _powercap(tmp_path, package_0=0, package_1=0, psys=0, package_2_die_1=0)
+    meter = EnergyMeter(powercap=folder, gpus=lambda: ())
+
+    with meter.measuring() as used:
+        for number in range(4):
+            _set(folder, number, 1_000_000 * 10**number)
+
+    assert used.joules == pytest.approx(1 + 10 + 1000)
+    assert meter.source == "RAPL package-0, package-1, package-2-die-1"
+
+
+class LockedFolder(type(Path())):  # type: ignore[misc]  # the class of paths of this system
+    """A folder whose counters only root may read, whoever runs the test."""
+
+    def read_text(self, encoding: str | None = None, errors: str | None = None) -> str:
+        if self.name == "energy_uj":
+            raise PermissionError(13, "Permission denied")
+        return str(super().read_text(encoding=encoding, errors=errors))
+
+
+def test_counters_that_only_root_may_read_are_told_apart_from_none(tmp_path: Path) -> None:
+    _powercap(tmp_path, package_0=1)
+
+    meter = EnergyMeter(powercap=LockedFolder(tmp_path), gpus=lambda: ())
+
+    assert "only root may read the RAPL counters" in meter.source
+    assert not meter.is_available
+
+
+def test_a_counter_that_answers_no_more_makes_the_energy_unknown(tmp_path: Path) -> None:
+    folder = _powercap(tmp_path, package_0=1, package_1=1)
+    meter = EnergyMeter(powercap=folder, gpus=lambda: ())
+
+    with meter.measuring() as used:
+        (folder / "intel-rapl:1" / "energy_uj").write_text("")
+
+    assert used.joules is None
+
+
+def test_a_package_that_cannot_be_read_is_named_beside_the_others(tmp_path: Path) -> None:
+    folder = _powercap(tmp_path, package_0=1, package_1=1)
+    (folder / "intel-rapl:1" / "energy_uj").write_text("?")
+
+    assert EnergyMeter(powercap=folder, gpus=lambda: ()).source == "RAPL package-0 without package-1"
+
+
+@pytest.mark.parametrize("after_j", [(), (90.0,)])
+def test_a_gpu_that_is_gone_or_counts_anew_makes_the_energy_unknown(after_j: tuple[float, ...]) -> None:
+    gpu = replace(_gpu(), energy_j=100.0)
+    states = itertools.chain([[gpu], [gpu]], [[replace(gpu, energy_j=joules) for joules in after_j]])
+    meter = EnergyMeter(powercap=Path("/nowhere"), gpus=lambda: next(states))
+
+    with meter.measuring() as used:
+        pass
+
+    assert used.joules is None
+
+
 def test_energy_of_gpus_is_added() -> None:
     first = replace(_gpu(), energy_j=100.0)
     states = iter([(first,), (first,), (replace(first, energy_j=142.5),)])
@@ -165,7 +237,7 @@ def test_a_counter_with_a_range_that_is_no_number_is_left_out(tmp_path: Path) ->
     folder = _powercap(tmp_path, package_0=1)
     (folder / "intel-rapl:0" / "max_energy_range_uj").write_text("unlimited\n")
 
-    assert rapl_domains(folder)[0] == ()
+    assert find_rapl(folder).domains == ()
 
 
 def _gpu() -> GpuState:
@@ -180,7 +252,7 @@ class FailingDriver(RecordedDriver):
             raise NotSupportedError
         return super().nvmlDeviceGetName(handle)
 
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> NvmlMemory:
         raise NotSupportedError
 
 
@@ -205,3 +277,31 @@ def test_the_installed_library_without_a_driver_is_no_error() -> None:
         pytest.skip("this machine has a driver")
 
     assert read_gpus() == ()
+
+
+class MismatchedDriver(RecordedDriver):
+    """Opens and then says that library and driver are of different versions."""
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        raise NotSupportedError
+
+
+def test_a_driver_that_answers_nothing_is_no_gpu() -> None:
+    driver = MismatchedDriver()
+
+    assert (read_gpus(driver), driver.opened) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("nvmlInit", ()), ("nvmlShutdown", ()), ("nvmlSystemGetDriverVersion", ()), ("nvmlDeviceGetCount", ()),
+        ("nvmlDeviceGetHandleByIndex", (0,)), ("nvmlDeviceGetName", (0,)), ("nvmlDeviceGetUUID", (0,)),
+        ("nvmlDeviceGetMemoryInfo", (0,)), ("nvmlDeviceGetUtilizationRates", (0,)),
+        ("nvmlDeviceGetTemperature", (0, pynvml.NVML_TEMPERATURE_GPU)),
+        ("nvmlDeviceGetClockInfo", (0, pynvml.NVML_CLOCK_SM)), ("nvmlDeviceGetPowerUsage", (0,)),
+        ("nvmlDeviceGetTotalEnergyConsumption", (0,)), ("nvmlDeviceGetCurrentClocksEventReasons", (0,)),
+    ],
+)  # fmt: skip
+def test_the_installed_library_takes_every_call_as_it_is_made(name: str, arguments: tuple[int, ...]) -> None:
+    assert inspect.signature(getattr(pynvml, name)).bind(*arguments).args == arguments
