@@ -24,11 +24,12 @@ async def warm_up(model: str, target: Target, recorder: Recorder) -> None:
     )
     if answer.failure:
         raise ProviderUnavailableError(
-            f"{target.name} does not answer: {answer.failure}", hint=_way_out(answer.failure)
+            f"{target.name} does not answer: {answer.failure}", hint=way_out(answer.failure)
         )
 
 
-def _way_out(failure: str) -> str:
+def way_out(failure: str) -> str:
+    """What a user can do about a failed request."""
     if failure.startswith(("HTTP 401", "HTTP 403")):
         return "name the environment variable that holds the server's token: --token-env NAME"
     if failure.startswith("HTTP 429"):

@@ -10,7 +10,7 @@ from time import perf_counter
 
 from appliance.core.errors import InvalidRequestError, ProviderUnavailableError
 from appliance.core.ports import Clock
-from benchmarks.answer_checks import answer_doubts, answer_facts, count_outputs, warm_up
+from benchmarks.answer_checks import answer_doubts, answer_facts, count_outputs, warm_up, way_out
 from benchmarks.answers import Answer, LoadRequest, Target
 from benchmarks.load_driver import LoadRun, run_closed, run_open
 from benchmarks.load_workload import Arrival, make_requests, poisson_times, read_trace
@@ -112,9 +112,15 @@ async def _run_level(
         raise
     level.doubts.other += run.doubts()
     level.answers = await count_outputs(level.answers, target)
+    if not level.answers:
+        raise InvalidRequestError(
+            f"the time ended before a request of {level.name} was sent", hint="give a larger --budget"
+        )
     if not any(answer.has_succeeded for answer in level.answers):
-        failure = level.answers[0].failure if level.answers else "none was sent in time"
-        raise ProviderUnavailableError(f"no request of {level.name} succeeded: {failure}")
+        raise ProviderUnavailableError(
+            f"no request of {level.name} succeeded: {level.answers[0].failure}",
+            hint=way_out(level.answers[0].failure),
+        )
     is_whole = len(level.answers) == len(requests)
     _record_level(level, plan, target, recorder, "" if is_whole else "partial: the time was used up")
 

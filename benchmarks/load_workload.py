@@ -15,6 +15,7 @@ from benchmarks.exact_text import CountTokens, MakeText, exact_text, plain_words
 
 _MOST_REQUESTS = 1_000_000
 _SALT_WORDS = 6
+_LINE_HINT = 'write a line for each request: {"at_s": 0.5, "input_tokens": 128, "output_tokens": 64}'
 
 
 class TraceLine(BaseModel):
@@ -117,8 +118,10 @@ def read_trace(path: Path) -> list[TraceLine]:
             place = ".".join(str(part) for part in problem["loc"])
             raise InvalidRequestError(
                 f"{path}, line {number}: {place + ': ' if place else ''}{problem['msg']}",
-                hint='write {"at_s": 0.5, "input_tokens": 128, "output_tokens": 64}',
+                hint=_LINE_HINT,
             ) from exc
     if not found or len(found) > _MOST_REQUESTS:
-        raise InvalidRequestError(f"{path} holds {len(found)} requests; 1 to {_MOST_REQUESTS} can be sent")
+        raise InvalidRequestError(
+            f"{path} holds {len(found)} requests; 1 to {_MOST_REQUESTS} can be sent", hint=_LINE_HINT
+        )
     return sorted(found, key=lambda line: line.at_s)

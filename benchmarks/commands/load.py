@@ -89,7 +89,7 @@ class LoadFlags(OutputFlags, TargetFlags):
 @click.option("--output-tokens", default=64, show_default=True, type=click.IntRange(1, 1 << 20))
 @click.option("--goodput", multiple=True, metavar="LIMITS",
               help="Count only requests within limits in ms: --goodput 'ttft:500 tpot:50'.")  # fmt: skip
-@budget_option("Send nothing after so long.")
+@budget_option("Send nothing after so long; the time to make prompts is not counted.")
 @output_options
 @click.pass_obj
 def load_command(source: SettingsSource, **flags: Unpack[LoadFlags]) -> int:
