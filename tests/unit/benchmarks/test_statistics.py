@@ -43,6 +43,16 @@ def test_the_interval_holds_the_true_median_as_often_as_it_says() -> None:
     assert held == pytest.approx(intervals[0].coverage, abs=0.015)
 
 
+@pytest.mark.parametrize("size", [199, 201, 1024, 50_000])
+def test_large_samples_have_an_interval_of_the_ranks_that_the_normal_distribution_gives(size: int) -> None:
+    interval = median_interval([float(value) for value in range(size)])
+
+    half_width = 1.96 * size**0.5 / 2
+    assert interval.low == pytest.approx(size / 2 - half_width, abs=2)
+    assert interval.high == pytest.approx(size / 2 + half_width, abs=2)
+    assert 0.95 <= interval.coverage < 0.97
+
+
 @given(SAMPLES)
 def test_a_median_lies_within_its_interval_and_its_range(values: list[float]) -> None:
     summary = summarise(values)
