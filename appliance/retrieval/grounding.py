@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
-from appliance.retrieval.alignment import SUPPORT_THRESHOLD, Aligner, Alignment
-from appliance.retrieval.languages import language_of
+from appliance.retrieval.alignment import SUPPORT_THRESHOLD, AlignedPart, Aligner, Alignment
+from appliance.retrieval.languages import language_of, stemmed
 from appliance.retrieval.quotes import find_quote
 from appliance.retrieval.records import StoredChunk
 from appliance.retrieval.sentences import sentence_spans
@@ -29,6 +30,13 @@ _FOREIGN_SIMILARITY_SHARE = 0.2
 
 Verdict = Literal["verified", "near", "wrong_source", "absent"]
 
+# "Apollo 1" and "Super Bowl 50": the number belongs to the name.
+_NUMBERED_NAME = re.compile(r"\b[A-Z]\w*[ -](\d+)\b")
+# Names of other languages in Chinese: what stands right beside the dot shows whether it is the same one.
+_DOTTED_NAME = re.compile(r"\w[·・]\w")
+_ITEM_MARK = re.compile(r"(?:[-*•]|\(?\d{1,3}[.)])")
+_LEADING_ITEM_MARK = re.compile(rf"^{_ITEM_MARK.pattern}[ \t]+")
+_BEFORE_ITEM = re.compile(rf"\n[ \t]*(?={_ITEM_MARK.pattern}(?:[ \t]|$))")
 _MARKER = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
 
 
@@ -55,8 +63,8 @@ class Citation:
 class SentenceSupport:
     """One sentence of an answer, characters `start` to `end` of it, with what supports it.
 
-    `missing` are numbers and names that the cited passages do not have; with one of them, or with a negation
-    that no cited sentence has, a sentence is not supported however many of its words are covered.
+    `missing` are numbers and names that its sources do not have, and words in whose place they have others; with one
+    of them, or with a negation on one side only, it is not supported however many of its words are covered.
     """
 
     text: str
@@ -184,9 +192,9 @@ def check_quote(quote: str, claimed_passage: int, passages: Sequence[StoredChunk
 
 
 def _sentences(answer: str) -> list[tuple[int, int]]:
-    """Sentences of an answer; a marker after a full stop belongs to the sentence before it."""
+    """Sentences and list items of an answer; a marker after a full stop belongs to the sentence before it."""
     spans: list[tuple[int, int]] = []
-    for start, end in sentence_spans(answer):
+    for start, end in _lines(answer):
         marker = _MARKER.match(answer, start)
         if marker is not None and spans:
             spans[-1] = (spans[-1][0], marker.end())
@@ -195,6 +203,20 @@ def _sentences(answer: str) -> list[tuple[int, int]]:
             start += len(answer[start:end]) - len(answer[start:end].lstrip())
             spans.append((start, end))
     return spans
+
+
+def _lines(answer: str) -> Iterator[tuple[int, int]]:
+    """Yield sentences, cut before each list item; a number that counts items is no sentence of its own."""
+    begin: int | None = None
+    for start, end in sentence_spans(answer):
+        cuts = [start, *(match.end() for match in _BEFORE_ITEM.finditer(answer, start, end)), end]
+        for here, after in pairwise(cuts):
+            here = here if begin is None else begin
+            begin = here if _ITEM_MARK.fullmatch(answer[here:after].strip()) else None
+            if begin is None:
+                yield here, len(answer[:after].rstrip())
+    if begin is not None:
+        yield begin, len(answer.rstrip())
 
 
 def _support(
@@ -207,12 +229,11 @@ def _support(
 ) -> SentenceSupport:
     text = answer[start:end]
     claimed = [int(number) for group in _MARKER.findall(text) for number in group.split(",")]
-    terms = aligner.terms(_MARKER.sub("", text))
-    alignment = aligner.align(terms, preferred=claimed[0] - 1 if claimed else None)
-    missing = _missing(terms, alignment, aligner)
-    has_other_polarity = terms.has_negation and not any(
-        source.terms.has_negation for source in alignment.sources
-    )
+    plain = _MARKER.sub("", _LEADING_ITEM_MARK.sub("", text))
+    terms = aligner.terms(plain)
+    alignment = aligner.align(plain, preferred=claimed[0] - 1 if claimed else None)
+    missing = tuple(dict.fromkeys(word for part in alignment.parts for word in _unsaid(part, aligner)))
+    has_other_polarity = any(part.contradiction.has_other_polarity for part in alignment.parts)
     is_supported = (
         terms.is_claim and alignment.coverage >= threshold and not missing and not has_other_polarity
     )
@@ -229,15 +250,17 @@ def _support(
     )
 
 
-def _missing(terms: Terms, alignment: Alignment, aligner: Aligner) -> tuple[str, ...]:
-    """Numbers must stand in the cited sentences, names at least in the cited passages."""
-    cited = {source.passage for source in alignment.sources}
-    numbers = {number for source in alignment.sources for number in source.terms.numbers}
-    words = {
-        word for sentence in aligner.sentences if sentence.passage in cited for word in sentence.terms.content
-    }
-    names = [name for name in sorted(terms.names - words) if not is_near_term(name, frozenset(words))]
-    return (*sorted(terms.numbers - numbers), *names) if alignment.sources else ()
+def _unsaid(part: AlignedPart, aligner: Aligner) -> Iterator[str]:
+    """Yield what a source must say and does not: numbers of its own, names of its passage, nothing else instead."""
+    terms = aligner.terms(part.text)
+    passage = aligner.passages[part.source.passage]
+    of_names = {match.group(1) for match in _NUMBERED_NAME.finditer(part.text) if match.group() in passage}
+    yield from sorted(terms.numbers - part.source.terms.numbers - of_names)
+    words = aligner.words_of(part.source.passage)
+    names = [name for name in sorted(terms.names - words) if not is_near_term(name, words)]
+    yield from names
+    yield from (name for name in _DOTTED_NAME.findall(part.text) if name not in passage)
+    yield from (word for word in part.contradiction.words if stemmed(word, aligner.language) not in names)
 
 
 def _citations(

@@ -32,7 +32,8 @@ _FUNCTION_WORDS = {
 CHINESE_JAPANESE = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _THAI = r"\u0e00-\u0e7f"
 # Scripts that are written without spaces between words.
-DENSE_SCRIPT = re.compile(f"[{_THAI}{CHINESE_JAPANESE}]")
+DENSE_CHARACTERS = f"{_THAI}{CHINESE_JAPANESE}"
+DENSE_SCRIPT = re.compile(f"[{DENSE_CHARACTERS}]")
 _SCRIPTS = {
     "Chinese or Japanese": re.compile(f"[{CHINESE_JAPANESE}]"),
     "Korean": re.compile(r"[\u1100-\u11ff\uac00-\ud7af]"),

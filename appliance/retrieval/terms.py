@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 from appliance.retrieval.languages import CHINESE_JAPANESE, is_function_word, stemmed
 
-_TOKEN = re.compile(r"\d[\d.,:/]*\d|\d|[^\W\d_]+")
+# A word of letters ends where characters of a script without spaces begin.
+_TOKEN = re.compile(
+    rf"\d[\d.,:/]*\d|\d|[{CHINESE_JAPANESE}]+|[^\W\d_{CHINESE_JAPANESE}]+",
+)
 _CHINESE_JAPANESE = re.compile(f"[{CHINESE_JAPANESE}]")
 # Two characters in a row with one of these hold a Chinese sentence together; hiragana do that in Japanese.
-_FUNCTION_CHARACTERS = re.compile(
+FUNCTION_CHARACTERS = re.compile(
     "[的了是什么哪谁吗呢几些怎和与及或被把这那以于从之所也而在有为何个]|^[\u3041-\u309f]+$"
 )
-_NUMBER_WORDS = {
+NUMBER_WORDS = {
     word: value
     for value, words in enumerate(
         (
@@ -25,7 +28,7 @@ _NUMBER_WORDS = {
     )
     for word in words.split()
 }  # fmt: skip
-_NUMBER_WORDS |= {
+NUMBER_WORDS |= {
     "thirty": 30, "dreißig": 30, "forty": 40, "vierzig": 40, "fifty": 50, "fünfzig": 50, "sixty": 60,
     "sechzig": 60, "seventy": 70, "siebzig": 70, "eighty": 80, "achtzig": 80, "ninety": 90, "neunzig": 90,
     "hundred": 100, "hundert": 100, "thousand": 1000, "tausend": 1000,
@@ -74,16 +77,21 @@ def terms_of(sentence: str, language: str) -> Terms:
         word = token.lower()
         if word[0].isdigit():
             numbers.add(normal_number(word))
-        elif word in _NUMBER_WORDS:
-            numbers.add(str(_NUMBER_WORDS[word]))
+        elif word in NUMBER_WORDS:
+            numbers.add(str(NUMBER_WORDS[word]))
         elif word in _NEGATIONS:
             has_negation = True
         elif _CHINESE_JAPANESE.search(word):
             pairs = (word[start : start + 2] for start in range(max(1, len(word) - 1)))
-            content.update(pair for pair in pairs if not _FUNCTION_CHARACTERS.search(pair))
+            content.update(pair for pair in pairs if not FUNCTION_CHARACTERS.search(pair))
         elif len(word) > 1 and not is_function_word(word, language) and word not in _TALK:
             content.add(stemmed(word, language))
     return Terms(frozenset(content), frozenset(numbers), _names(sentence, language), has_negation)
+
+
+def is_talk(word: str) -> bool:
+    """Whether a lower-case word belongs to asking and answering rather than to what is said."""
+    return word in _TALK
 
 
 def normal_number(text: str) -> str:
@@ -127,5 +135,5 @@ def _names(sentence: str, language: str) -> frozenset[str]:
     return frozenset(
         stemmed(name, language)
         for name in names
-        if not is_function_word(name, language) and name not in _TALK and name not in _NUMBER_WORDS
+        if not is_function_word(name, language) and name not in _TALK and name not in NUMBER_WORDS
     )

@@ -9,9 +9,8 @@ from appliance.core.errors import InvalidRequestError
 from appliance.retrieval.grounding import REFUSAL, GroundedAnswer, check_quote, ground_answer, weigh_evidence
 from appliance.retrieval.quotes import find_quote, parse_quoted_answer, quote_grammar
 from appliance.retrieval.records import StoredChunk
-from appliance.retrieval.search import SearchMode
 from appliance.retrieval.terms import terms_of
-from appliance.retrieval.trace import SearchHit, SearchResult, SearchTrace
+from appliance.retrieval.trace import SearchHit, SearchMode, SearchResult, SearchTrace
 
 LEAVE = (
     "Every employee may take thirty days of leave a year. Unused days expire at the end of March. "

@@ -1,0 +1,155 @@
+"""Sentences that use a source's own words to say something else must not be shown as supported by it."""
+
+from __future__ import annotations
+
+import pytest
+
+from appliance.retrieval.grounding import SentenceSupport, ground_answer
+from tests.unit.retrieval.test_grounding import passage
+
+HALDEN = (
+    "The reactor in Halden was opened by Marit Olsen in March 1964 and produced 120 megawatts for the paper mill. "
+    "The council of Halden did not extend its licence in 1999, so the reactor was shut down by its owner. "
+    "From 1971 to 1978 the mill beat the shipyard in every yearly competition."
+)
+VIKEN = (
+    "The library of Viken lends 45,000 books to 9,300 readers every year. Jonas Lind, who has run it since 2011, "
+    "wants to increase the number of volunteers. Its bus reaches 14 villages in the northern valleys."
+)
+SERVICE = (
+    "Der Kundendienst in Bremen beantwortet Anfragen innerhalb von drei Werktagen. Frau Lehmann leitet die Abteilung "
+    "seit Oktober 2015. Defekte Geräte werden nicht ausgetauscht, sondern in der Werkstatt in Kiel repariert."
+)
+ENGLISH = (HALDEN, VIKEN)
+GERMAN = (SERVICE,)
+CHINESE = (
+    "青山图书馆由陈大文于1998年3月创办，馆藏图书超过二十万册。图书馆不向校外人员出借古籍。",
+    "红河博物馆由李小明于2004年建成，每年接待游客三十万人。",
+)
+
+
+def support(sentence: str, texts: tuple[str, ...]) -> SentenceSupport:
+    passages = [passage(text, number) for number, text in enumerate(texts, start=1)]
+    (one,) = ground_answer(sentence, passages).sentences
+    return one
+
+
+@pytest.mark.parametrize(
+    "sentence, texts",
+    [
+        ("Marit Olsen opened the reactor in Halden in March 1964.", ENGLISH),
+        ("The reactor produced 120 megawatts for the paper mill.", ENGLISH),
+        ("The council of Halden didn't extend the reactor's licence in 1999.", ENGLISH),
+        ("The owner shut the reactor down.", ENGLISH),
+        ("The mill beat the shipyard from 1971 to 1978.", ENGLISH),
+        ("The library's bus reaches 14 villages.", ENGLISH),
+        (
+            "Jonas Lind has run the library since 2011 and wants to increase the number of volunteers.",
+            ENGLISH,
+        ),
+        (
+            "The reactor was opened in March 1964, and the library of Viken lends 45,000 books a year.",
+            ENGLISH,
+        ),
+        ("Der Kundendienst beantwortet Anfragen innerhalb von 3 Werktagen.", GERMAN),
+        ("Defekte Geräte werden nicht ausgetauscht.", GERMAN),
+        ("青山图书馆由陈大文创办于1998年3月。", CHINESE),
+        ("图书馆不向校外人员出借古籍。", CHINESE),
+    ],
+)
+def test_what_a_source_says_in_other_words_or_order_is_supported(
+    sentence: str, texts: tuple[str, ...]
+) -> None:
+    one = support(sentence, texts)
+    assert (one.is_supported, one.missing, one.has_other_polarity) == (True, (), False)
+
+
+@pytest.mark.parametrize(
+    "lie, texts, word",
+    [
+        ("The reactor in Halden was opened by Marit Olsen in April 1964.", ENGLISH, "april"),
+        ("The reactor in Halden was opened by Marit Olsen in March 1965.", ENGLISH, "1965"),
+        ("The reactor in Halden was opened by Jonas Lind in March 1964.", ENGLISH, "jona"),
+        ("The reactor in Viken was opened by Marit Olsen in March 1964.", ENGLISH, "viken"),
+        ("The library of Viken lends 9,300 books to 45,000 readers every year.", ENGLISH, "9,300"),
+        ("From 1978 to 1971 the mill beat the shipyard.", ENGLISH, "1978"),
+        ("From 1971 to 1978 the shipyard beat the mill in every yearly competition.", ENGLISH, "shipyard"),
+        ("Jonas Lind wants to decrease the number of volunteers.", ENGLISH, "decrease"),
+        ("Its bus reaches 14 villages in the southern valleys.", ENGLISH, "southern"),
+        ("The council lends 45,000 books to 9,300 readers every year.", ENGLISH, "council"),
+        ("Der Kundendienst in Hamburg beantwortet Anfragen innerhalb von drei Werktagen.", GERMAN, "Hamburg"),
+        ("Der Kundendienst beantwortet Anfragen innerhalb von drei Wochen.", GERMAN, "Wochen"),
+        ("Frau Lehmann leitet die Abteilung seit November 2015.", GERMAN, "November"),
+        ("青山图书馆由李小明于1998年3月创办。", CHINESE, "李小明"),
+        ("青山图书馆由陈大文于1998年5月创办。", CHINESE, "5"),
+    ],
+)
+def test_another_number_name_date_or_opposite_in_the_same_place_is_named(
+    lie: str, texts: tuple[str, ...], word: str
+) -> None:
+    one = support(lie, texts)
+    assert not one.is_supported
+    assert word in one.missing
+    assert one.citations == ()
+
+
+@pytest.mark.parametrize(
+    "lie, texts",
+    [
+        ("The reactor in Halden was not opened by Marit Olsen in March 1964.", ENGLISH),
+        ("The council of Halden did extend its licence in 1999.", ENGLISH),
+        ("The library of Viken never lends 45,000 books to 9,300 readers.", ENGLISH),
+        ("Defekte Geräte werden ausgetauscht.", GERMAN),
+        ("Der Kundendienst in Bremen beantwortet Anfragen nicht innerhalb von drei Werktagen.", GERMAN),
+        ("图书馆向校外人员出借古籍。", CHINESE),
+        ("青山图书馆不是由陈大文于1998年3月创办。", CHINESE),
+    ],
+)
+def test_a_denial_on_one_side_only_is_no_support(lie: str, texts: tuple[str, ...]) -> None:
+    one = support(lie, texts)
+    assert one.has_other_polarity
+    assert not one.is_supported
+
+
+def test_not_only_denies_nothing() -> None:
+    texts = ("The mill makes not only paper but also board, and sells both in Sweden.",)
+    assert support("The mill makes paper and board.", texts).is_supported
+
+
+def test_a_subject_of_one_source_with_what_another_says_is_not_supported() -> None:
+    one = support("The reactor in Halden lends 45,000 books to 9,300 readers every year.", ENGLISH)
+    assert not one.is_supported
+    one = support(
+        "The reactor produced 120 megawatts, and reaches 14 villages in the northern valleys.", ENGLISH
+    )
+    assert not one.is_supported
+
+
+def test_numbers_of_two_sources_may_not_change_places() -> None:
+    one = support(
+        "The reactor produced 14 megawatts, and the bus reaches 120 villages in the valleys.", ENGLISH
+    )
+    assert not one.is_supported
+    assert "120" in one.missing
+
+
+def test_a_number_within_a_name_needs_to_stand_in_the_passage_only() -> None:
+    texts = ("Apollo 8 left on a Saturday. The crew saw the far side of the moon after three days.",)
+    assert support("The crew of Apollo 8 saw the far side of the moon.", texts).is_supported
+    assert not support("The crew of Apollo 9 saw the far side of the moon.", texts).is_supported
+
+
+def test_each_item_of_a_list_is_a_sentence_and_its_number_is_no_claim() -> None:
+    answer = "1. The reactor produced 120 megawatts\n2. The bus reaches 14 villages\n3. The moon is made of old cheese"
+    passages = [passage(text, number) for number, text in enumerate(ENGLISH, start=1)]
+    grounded = ground_answer(answer, passages)
+    assert [one.is_supported for one in grounded.sentences] == [True, True, False]
+    assert [one.citations[0].passage for one in grounded.sentences[:2]] == [1, 2]
+    assert [answer[one.start : one.end] for one in grounded.sentences] == answer.split("\n")
+
+
+def test_a_very_long_sentence_is_still_held_to_its_numbers() -> None:
+    text = " ".join(f"word{number}x" for number in range(900))
+    said, source = f"In 1964 {text}.", f"In 1965 {text}."
+    assert support(source, (source,)).is_supported
+    assert support(said, (source,)).missing == ("1964",)
