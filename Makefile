@@ -59,7 +59,7 @@ bench: install ## measure the engine with the starter model
 
 bench-peers: install ## compare the engine with llama.cpp's own programs, side by side
 	@$(PY) -m benchmarks.peers build
-	@$(PY) -m benchmarks.peers run --json peers.json --markdown peers.md
+	@$(PY) -m benchmarks.peers run --json peers.json --markdown peers.md --readme peers-readme.md
 
 doctor: install ## check this machine and installation
 	@$(PY) -m appliance doctor

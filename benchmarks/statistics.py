@@ -85,7 +85,8 @@ def _rank(size: int, confidence: float) -> tuple[int, float]:
 
 
 def _coverage(size: int, rank: int) -> float:
-    return 1.0 - 2 * sum(comb(size, below) for below in range(rank)) / 2**size
+    outside: float = 2 * sum(comb(size, below) for below in range(rank)) / 2**size
+    return 1.0 - outside
 
 
 def coefficient_of_variation(values: Sequence[float]) -> float:

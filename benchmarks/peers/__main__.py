@@ -7,6 +7,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Coroutine
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -19,11 +20,14 @@ from appliance.engine.processor import detect_processor
 from benchmarks.fingerprint import take_fingerprint
 from benchmarks.peers.comparison import MIN_ROUNDS, compare
 from benchmarks.peers.programs import ensure_programs
+from benchmarks.peers.readme import to_readme
 from benchmarks.peers.report import to_json, to_markdown
 from benchmarks.peers.run import RunPlan, RunRecord, run_rounds, write_atomically
+from benchmarks.structured import Round, measure_rounds
 
 STARTER = "smollm2:135m-instruct-q4_1"
 SECOND = "gemma3:270m-q4_k_m"
+STRUCTURED_CASES = 4
 BOUNDED_SPINNING = {"GOMP_SPINCOUNT": "10000"}
 
 
@@ -48,7 +52,14 @@ def build() -> None:
 @click.option("--rounds", default=MIN_ROUNDS, show_default=True, type=click.IntRange(1, 100))
 @click.option("--threads", default=0, type=click.IntRange(0, 1024), help="0: one a physical core")
 @click.option("--model", "models", multiple=True, default=(STARTER, SECOND), show_default=True)
-@click.option("--limit-s", default=660.0, show_default=True, help="start nothing after so many seconds")
+@click.option("--limit-s", default=900.0, show_default=True, help="start nothing after so many seconds")
+@click.option(
+    "--structured-rounds",
+    default=3,
+    show_default=True,
+    type=click.IntRange(0, 100),
+    help="0: no structured output",
+)
 @click.option(
     "--peer-openmp",
     type=click.Choice(["stock", "bounded"]),
@@ -58,16 +69,24 @@ def build() -> None:
 )
 @click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--readme",
+    "readme_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="the section for a README",
+)
 def run(
     rounds: int,
     threads: int,
     models: tuple[str, ...],
     limit_s: float,
+    structured_rounds: int,
     peer_openmp: str,
     json_path: Path | None,
     markdown_path: Path | None,
+    readme_path: Path | None,
 ) -> None:
-    """Measure side by side; results so far are written after every step."""
+    """Measure side by side, then structured output; results so far are written after every step."""
     settings = load_settings()
     programs = ensure_programs(settings.cache_dir, _say, sys.stderr)
     catalog = Catalog(ModelStore(settings.models_dir))
@@ -91,6 +110,24 @@ def run(
 
     asyncio.run(_run_until_told_to_end(run_rounds(record, catalog, save, _say)))
     click.echo(to_markdown(record))
+    if readme_path:
+        found: list[Round] = []
+        together = None
+        if structured_rounds and record.is_complete:
+            together, _ = asyncio.run(
+                measure_rounds(
+                    models[0],
+                    structured_rounds,
+                    record.plan.threads,
+                    STRUCTURED_CASES,
+                    with_server=True,
+                    say=_say,
+                    found=found,
+                )
+            )
+        today = datetime.now(UTC).date()
+        write_atomically(readme_path, to_readme(record, found, together, cases=STRUCTURED_CASES, on=today))
+        click.echo(f"{readme_path} holds the section for the README", err=True)
     sys.exit(0 if compare(record.pairs) else 1)
 
 

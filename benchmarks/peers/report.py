@@ -61,7 +61,7 @@ def to_markdown(record: RunRecord) -> str:
     lines = [
         "| what | model | ours | peer | ratio (interval) | target | verdict |",
         "|---|---|---|---|---|---|---|",
-        *(_table_row(comparison) for comparison in comparisons),
+        *(table_row(comparison) for comparison in comparisons),
         "",
         *_method(record),
         "",
@@ -72,7 +72,8 @@ def to_markdown(record: RunRecord) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _table_row(comparison: Comparison) -> str:
+def table_row(comparison: Comparison) -> str:
+    """One comparison as a row of a Markdown table."""
     row = comparison.row
     peer = f"{_amount(comparison.theirs, row.unit)}, {row.against}" if comparison.theirs else "–"
     figure = "–"

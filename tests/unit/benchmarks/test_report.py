@@ -1,13 +1,18 @@
 """The side-by-side run as JSON and as a Markdown table."""
 
 import json
+from datetime import date
 from pathlib import Path
 
 from benchmarks.fingerprint import take_fingerprint
 from benchmarks.peers.comparison import Pair
 from benchmarks.peers.programs import PeerPrograms
+from benchmarks.peers.readme import to_readme
 from benchmarks.peers.report import to_json, to_markdown
 from benchmarks.peers.run import RunPlan, RunRecord, write_atomically
+from benchmarks.structured import Round
+from benchmarks.structured_cases import Style
+from benchmarks.structured_together import Mixture, Together
 
 
 def record_of(pairs: list[Pair], *, is_complete: bool = True) -> RunRecord:
@@ -54,6 +59,32 @@ def test_what_could_not_be_measured_is_said() -> None:
 
     assert "- Not measured: round 1, restart: the worker died" in text
     assert "- Doubt: the run was not finished" in text
+
+
+def _round(style: Style, constrained_s: float) -> Round:
+    return Round(
+        style=style, constrained_tokens=100, constrained_s=constrained_s, constrained_cpu_s=1.0, forward_passes=12,
+        valid=4, free_tokens=100, free_s=2.0, free_cpu_s=1.0, added_token_ms=(1.0,), added_delta_ms=(1.0,),
+        server_tokens=50, server_s=1.0,
+    )  # fmt: skip
+
+
+def test_the_section_of_a_readme_has_date_machine_targets_and_structured_output() -> None:
+    record = record_of([*rounds("decode", 98.0, 100.0), *rounds("decode_caller", 98.0, 100.0)])
+    together = Together(constrained=8, free=8, rounds=(
+        Mixture(valid=8, same_as_alone=16, mixed_tokens=90, mixed_s=1.0, all_free_tokens=100, all_free_s=1.0),
+    ))  # fmt: skip
+
+    styles = [_round("function call", 1.0), _round("extraction", 4.0)]
+    text = to_readme(record, styles, together, cases=4, on=date(2030, 1, 2))
+
+    assert text.startswith("Newest run: 2030-01-02, ")
+    assert text.count("| decode of one") == 1
+    assert "| function calls | 100.0 tokens/s | 50.0 (2.00 ×) | 50.0 (2.00 ×) | 0.12 |" in text
+    assert "| 25.0 tokens/s | 50.0 (0.50 ×) | 50.0 (0.50 ×) | 0.12 |" in text
+    assert "8 of 8 answers were valid" in text
+    assert "Together: 8 constrained beside 8 free, 1 rounds, 8 of 8 valid" in text
+    assert "0.90 times 16 free ones" in text
 
 
 def test_json_holds_every_round_beside_the_summaries() -> None:
