@@ -17,6 +17,7 @@ from benchmarks.records import Scalar
 FlashAttention = Literal["auto", "on", "off"]
 CONTEXT_STEP_TOKENS = 256
 MOST_TOKENS = 1 << 20
+_SHARED_CHUNK_TOKENS = 64
 
 # The conversation is written as it stands, so that a prompt has the tokens that were asked for and no more.
 BARE_TEMPLATE = "{%- for message in messages -%}{{ message.content }}{%- endfor -%}"
@@ -75,6 +76,7 @@ class LoadChoice:
             batch_tokens=self.batch_tokens,
             ubatch_tokens=self.ubatch_tokens,
             prefill_chunk_tokens=min(self.prefill_chunk_tokens, self.batch_tokens),
+            shared_prefill_chunk_tokens=min(_SHARED_CHUNK_TOKENS, self.batch_tokens),
             gpu_layers=self.gpu_layers,
             flash_attention=self.flash_attention,
             kv_type=self.kv_type,

@@ -160,7 +160,7 @@ def _read_all(reader: SettingReader, folders: XdgFolders, path: Path) -> Setting
             "gpu_layers", -1, -1, 10_000, "layers on the GPU; -1 is all that fit, 0 is none"
         ),
         batch_tokens=reader.integer(
-            "batch_tokens", 2048, 32, 1 << 16, "most tokens of all sequences that are handed over at once"
+            "batch_tokens", 2048, 64, 1 << 16, "most tokens of all sequences that are handed over at once"
         ),
         ubatch_tokens=reader.integer(
             "ubatch_tokens", 512, 32, 1 << 16, "most tokens in one forward pass; at most batch_tokens"

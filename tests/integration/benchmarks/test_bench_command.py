@@ -95,6 +95,24 @@ def test_latency_keeps_cold_warm_and_cached_apart(run_cli: RunCli) -> None:
     assert phases["cold"]["ttft_load"] > phases["warm"]["ttft_load"]
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("starter_weights")
+def test_a_sweep_ends_in_its_time_with_a_reason_for_every_setting(run_cli: RunCli) -> None:
+    few = ("-p", "16", "-n", "2", "-t", "1", "-fa", "auto,off", "-ctk", "f16", "-c", "256", "-b", "32")
+
+    shown = run_cli("--set", "threads=1", "bench", "sweep", *few, "--budget", "6s", "--json", timeout_s=120)
+
+    document = json.loads(shown.stdout)
+    reasons = {one["name"]: one["reason"] for one in document["advice"]["settings"]}
+    assert shown.returncode == 0, shown.stderr
+    assert list(reasons) == [
+        "threads", "batch_tokens", "ubatch_tokens", "flash_attention", "kv_type", "context_window", "gpu_layers"
+    ]  # fmt: skip
+    assert reasons["batch_tokens"].startswith("32 not measured: a prompt of 16 tokens")
+    assert document["advice"]["memory"].startswith("memory: ")
+    assert document["records"][-1]["test"] == "recommendation"
+
+
 async def test_the_client_loses_no_token_of_a_fast_server_over_a_socket() -> None:
     request = LoadRequest(number=0, text="t", input_tokens=7, output_tokens=500, key="k")
 
@@ -132,6 +150,8 @@ WRONG = [
     pytest.param(["load", "--goodput", "ttft"], 1, "is no limit", id="no limit"),
     pytest.param(["load", "--url", "host:80"], 1, "is no URL", id="no url"),
     pytest.param(["load", "--url", "http://127.0.0.1:9", "-m", "x"], 1, "does not answer", id="no server"),
+    pytest.param(["load", "--url", "http://h/v1?key=secret"], 1, "leave that part out", id="key in the url"),
+    pytest.param(["sweep", "-c", "99999"], 2, "was trained for 8192 tokens", id="context too large"),
     pytest.param(["load", "--body", "{}"], 2, "are for --url", id="body without url"),
     pytest.param(["latency", "--url", "http://127.0.0.1:9", "-m", "x", "--states", "cold"], 1, "cannot be unloaded",
                  id="cold server"),
