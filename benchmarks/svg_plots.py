@@ -68,8 +68,9 @@ def distribution_plot(series: Sequence[tuple[str, Sequence[float]]], unit: str) 
     for number, (label, values) in enumerate(series):
         ordered = sorted(values)
         points = [(scale(0.0), up(0.0))]
-        for position, value in enumerate(ordered, start=1):
-            points += [(scale(value), points[-1][1]), (scale(value), up(position / len(ordered)))]
+        for rank in _ranks(len(ordered)):
+            value = scale(ordered[rank - 1])
+            points += [(value, points[-1][1]), (value, up(rank / len(ordered)))]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline class="line s{number % 6}" points="{path}"/>')
         y = _TOP + 14 + 18 * number
@@ -78,6 +79,12 @@ def distribution_plot(series: Sequence[tuple[str, Sequence[float]]], unit: str) 
         )
         parts.append(_text(WIDTH - 164, y + 4, label, "start", 24))
     return _figure(parts, height)
+
+
+def _ranks(count: int) -> list[int]:
+    """Ranks to draw: all of a small sample, of a large one as many as can be told apart, the last among them."""
+    every = max(1, -(-count // _MOST_TICKS))
+    return [*range(every, count, every), count] if count else []
 
 
 def scatter_plot(points: Sequence[Point], x_label: str, y_label: str) -> str:
