@@ -113,6 +113,18 @@ def test_a_sweep_ends_in_its_time_with_a_reason_for_every_setting(run_cli: RunCl
     assert document["records"][-1]["test"] == "recommendation"
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("starter_weights")
+def test_an_evaluation_names_what_its_time_left_out(run_cli: RunCli) -> None:
+    shown = run_cli("bench", "quality", "--budget", "1ms", "--json", timeout_s=120)
+
+    document = json.loads(shown.stdout)
+    (left_out,) = [note for note in document["notes"] if "left out" in note]
+    assert "exact match" in left_out
+    assert "JSON validity, needle retrieval, perplexity" in left_out
+    assert (document["is_whole"], document["pareto"]) == (False, [])
+
+
 async def test_the_client_loses_no_token_of_a_fast_server_over_a_socket() -> None:
     request = LoadRequest(number=0, text="t", input_tokens=7, output_tokens=500, key="k")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from appliance.core.errors import InvalidRequestError
-from benchmarks.pareto import Candidate, candidates, mark_frontier
+from benchmarks.pareto import Candidate, candidates, mark_frontier, unplaced
 from benchmarks.quality_cases import FACTS, is_match, needles
 from benchmarks.rag import ndcg, read_ranked_data
 from benchmarks.records import Metric, Record
@@ -78,6 +78,8 @@ def test_a_models_score_is_the_mean_of_all_its_parts_and_a_part_that_misses_give
     cut = whole[0].model_copy(update={"doubts": ("partial: only 2 of 20 were asked",)})
 
     assert candidates([cut, *whole[1:]]) == []
+    assert unplaced([cut, *whole[1:]]) == {"a": "because exact match is not whole"}
+    assert unplaced(whole) == {}
     assert (found.model, found.score, found.tokens_per_s) == ("a", 0.5, 50.0)
 
 
