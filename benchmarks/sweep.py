@@ -70,6 +70,8 @@ class Sweep:
             together=self._together,
             proof=self._proof.get(_TOGETHER),
             needed_s=self._search.seconds_to_decide_all(),
+            rounds=len(self._search.usual_s),
+            elapsed_s=self._plan.budget_s - self._timer.left_s(),
         )
 
     def _winners(self) -> list[Variation]:

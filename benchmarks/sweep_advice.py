@@ -12,7 +12,7 @@ from benchmarks.anytime import least_values
 from benchmarks.race import ALIKE, Contestant
 from benchmarks.records import Scalar
 from benchmarks.speed_tests import LoadChoice
-from benchmarks.sweep_plan import Factor, SweepPlan, Variation, settings_of
+from benchmarks.sweep_plan import Factor, RequestSize, SweepPlan, Variation, settings_of
 from benchmarks.tables import aligned
 
 Predict = Callable[[LoadChoice], MemoryPlan]
@@ -20,9 +20,14 @@ Predict = Callable[[LoadChoice], MemoryPlan]
 _LOSSY: Factor = "kv_type"
 _LIMITING: Factor = "context_window"
 _SHOWN_MEMORY_BYTES = 1 << 20
+# Why a setting has no other value to try unless one is named.
+_ALONE: dict[Factor, str] = {
+    "context_window": "the model has no larger one; -c tries others",
+    "gpu_layers": "the engine was compiled for the processor alone",
+}
 _CERTAINTY = (
-    "All statements of a sweep together are wrong in at most 5 of 100 sweeps, however noisy the machine; the "
-    "intervals are of medians and hold at any time one looks."
+    "Intervals are of medians. All of a sweep together, and what follows from them, are wrong in at most 5 of 100 "
+    "sweeps, however noisy the machine."
 )
 
 
@@ -36,6 +41,8 @@ class Found:
     together: LoadChoice | None
     proof: Contestant | None
     needed_s: float
+    rounds: int
+    elapsed_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +60,7 @@ class Advice:
     """The recommendation. `changes` are the settings to write, where there are any."""
 
     headline: str
+    measured: str
     settings: tuple[SettingAdvice, ...]
     changes: Mapping[str, Scalar]
     memory: str
@@ -67,6 +75,7 @@ class Advice:
         ]
         return [
             self.headline,
+            self.measured,
             *aligned(rows),
             *self._how_to_set(config_file),
             self.memory,
@@ -90,12 +99,13 @@ def may_recommend(factor: Factor, *, may_change_answers: bool) -> bool:
     return factor != _LIMITING and (factor != _LOSSY or may_change_answers)
 
 
-def advise(plan: SweepPlan, found: Found, predict: Predict) -> Advice:
+def advise(plan: SweepPlan, size: RequestSize, found: Found, predict: Predict) -> Advice:
     """Turn what was found into a recommendation."""
     usual, best = settings_of(plan.usual), settings_of(found.best)
     changes = {name: value for name, value in best.items() if usual.get(name) != value}
     return Advice(
         headline=_headline(found, changes),
+        measured=_measured(plan, size, found),
         settings=tuple(_setting(plan, found, factor, predict) for factor in plan.values),
         changes=changes,
         memory=_memory(plan, found, predict),
@@ -118,6 +128,18 @@ def _headline(found: Found, changes: Mapping[str, Scalar]) -> str:
     return "recommended: your settings as they are; no other value was shown to be faster"
 
 
+def _measured(plan: SweepPlan, size: RequestSize, found: Found) -> str:
+    depth = f" behind {size.depth_tokens}" if size.depth_tokens else ""
+    return (
+        f"measured: the time of {size.prompt_tokens} prompt and {size.output_tokens} output tokens{depth}, up to "
+        f"{found.rounds} rounds in random order, {_clock(found.elapsed_s)} of {_clock(plan.budget_s)}"
+    )
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
 def _evidence_for(found: Found) -> str:
     """What shows that the recommended choice is faster."""
     if found.proof is not None and found.best == found.together:
@@ -132,7 +154,7 @@ def _setting(plan: SweepPlan, found: Found, factor: Factor, predict: Predict) ->
     mine = [one for one in found.tried if one.factor == factor]
     reasons = [_reason(plan, found, one, value) + _more_memory(plan, one, predict) for one in mine]
     if not mine:
-        reasons = ["the only value that was tried; the sweep's options name others"]
+        reasons = [_ALONE.get(factor, "") if not plan.values[factor] else "the only value that was tried"]
     return SettingAdvice(name=name, value=value, is_changed=value != before, reason="; ".join(reasons))
 
 

@@ -133,7 +133,7 @@ def _record(
     """Write the choices, the comparisons and the recommendation."""
     timer.record()
     found = sweep.found()
-    advice = advise(plan, found, lambda choice: serving_memory(plan, choice))
+    advice = advise(plan, size, found, lambda choice: serving_memory(plan, choice))
     configuration = _configuration(plan, size)
     for one, contestant in found.entered.items():
         _record_contestant(contestant, {**configuration, "other": one.name}, timer, recorder)

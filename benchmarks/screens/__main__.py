@@ -18,13 +18,17 @@ from benchmarks.screens.measurements import (
     Report,
     Wanted,
     measure_answer,
+    measure_code,
     measure_scrolling,
     measure_start,
+    measure_table,
 )
 
 PARTS: dict[str, Callable[[Wanted], Report]] = {
     "start": measure_start,
     "answer": measure_answer,
+    "table": measure_table,
+    "code": measure_code,
     "scrolling": measure_scrolling,
 }
 
@@ -34,6 +38,9 @@ PARTS: dict[str, Callable[[Wanted], Report]] = {
     "--part", "parts", multiple=True, type=click.Choice(list(PARTS)), help="Measure only this part."
 )
 @click.option("--tokens", default=10_000, show_default=True, help="Length of the answer.")
+@click.option(
+    "--block-tokens", default=4_000, show_default=True, help="Length of the one table, and of the code."
+)
 @click.option("--token-s", default=0.009, show_default=True, help="Pause of the model before each token.")
 @click.option("--turns", default=1_000, show_default=True, help="Length of the chat that is scrolled.")
 @click.option("--columns", default=100, show_default=True, help="Width of the terminal.")

@@ -16,7 +16,15 @@ from itertools import cycle
 from pathlib import Path
 
 from appliance.core.errors import InternalError
-from benchmarks.screens.scene import LAST_WORDS, MODEL, long_answer, script_of, write_chat
+from benchmarks.screens.scene import (
+    LAST_WORDS,
+    MODEL,
+    long_answer,
+    long_code,
+    long_table,
+    script_of,
+    write_chat,
+)
 from benchmarks.screens.terminal import Burst, Terminal, start
 
 Figures = dict[str, float]
@@ -35,6 +43,7 @@ class Wanted:
 
     source: Path
     tokens: int = 10_000
+    block_tokens: int = 4_000
     token_s: float = 0.009
     turns: int = 1_000
     starts: int = 5
@@ -66,11 +75,10 @@ class _Stay:
 
 
 @contextmanager
-def _stay(wanted: Wanted) -> Iterator[_Stay]:
+def _stay(wanted: Wanted, text: str = "") -> Iterator[_Stay]:
     with tempfile.TemporaryDirectory(prefix="screens-") as folder:
         home = Path(folder)
-        text = long_answer(wanted.tokens)
-        (home / "script.toml").write_text(script_of(text, wanted.token_s), encoding="utf-8")
+        (home / "script.toml").write_text(script_of(text or LAST_WORDS, wanted.token_s), encoding="utf-8")
         yield _Stay(wanted=wanted, home=home)
 
 
@@ -97,7 +105,21 @@ def measure_start(wanted: Wanted) -> Report:
 
 def measure_answer(wanted: Wanted) -> Report:
     """Measure the thread that draws while a long answer streams, with keys typed half of the time."""
-    with _stay(wanted) as stay:
+    return _measure_stream(wanted, long_answer(wanted.tokens))
+
+
+def measure_table(wanted: Wanted) -> Report:
+    """Measure the same while one long table streams."""
+    return _measure_stream(wanted, long_table(wanted.block_tokens))
+
+
+def measure_code(wanted: Wanted) -> Report:
+    """Measure the same while one long block of code streams."""
+    return _measure_stream(wanted, long_code(wanted.block_tokens))
+
+
+def _measure_stream(wanted: Wanted, text: str) -> Report:
+    with _stay(wanted, text) as stay:
         beats_file = stay.home / "beats.json"
         # The probe comes from here, the program from the folder that is measured.
         probe = Path(__file__).with_name("probe.py")
@@ -108,7 +130,7 @@ def measure_answer(wanted: Wanted) -> Report:
         followed = _follow(terminal, random.Random(7))
         terminal.close()
         beats = json.loads(beats_file.read_text(encoding="utf-8"))
-    return followed.figures(beats, wanted.tokens)
+    return followed.figures(beats, len(text.split()))
 
 
 _PROBE = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"

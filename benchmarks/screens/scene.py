@@ -8,6 +8,7 @@ from itertools import count, islice
 from pathlib import Path
 
 MODEL = "scripted:long"
+FIRST_WORDS = "## Part 1"
 LAST_WORDS = "This was the whole answer."
 _TEXT = (
     "the river carries water from the mountains to the sea and every town beside it has measured how high it"
@@ -27,6 +28,25 @@ def long_answer(tokens: int) -> str:
         pieces.append(piece)
         counted += len(piece.split())
     return "\n\n".join([*pieces, LAST_WORDS])
+
+
+def long_table(tokens: int) -> str:
+    """Return one table of about that many words."""
+    head = f"{FIRST_WORDS}\n\n| year | level | note |\n|---:|---:|---|\n"
+    # A row has eight words and its bars.
+    rows = [
+        f"| {1900 + row} | {row * 7 % 31} cm | {_sentence(row, 5)} |" for row in range(max(1, tokens // 12))
+    ]
+    return head + "\n".join(rows) + f"\n\n{LAST_WORDS}"
+
+
+def long_code(tokens: int) -> str:
+    """Return one block of code of about that many words."""
+    return (
+        f"{FIRST_WORDS}\n\n```python\n"
+        + "\n\n".join(_code(number) for number in range(max(1, tokens // 55)))
+        + f"\n```\n\n{LAST_WORDS}"
+    )
 
 
 def script_of(text: str, token_s: float) -> str:
