@@ -122,7 +122,13 @@ def load(params: EngineParams, on_progress: Callable[[float], None]) -> LoadedMo
         guarded=tokenizer.guarded,
     )
     store = _open_store(params)
-    cache = PrefixCache(context, sequences=params.sequence_limit, can_rewind=model.can_rewind, store=store)
+    cache = PrefixCache(
+        context,
+        sequences=params.sequence_limit,
+        can_rewind=model.can_rewind,
+        store=store,
+        parked_limit_bytes=params.prefix_ram_bytes if params.kept_sequences else 0,
+    )
     info = EngineInfo(
         pid=os.getpid(),
         model_name=params.model_name,

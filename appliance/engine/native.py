@@ -306,16 +306,25 @@ class Context:
         """Drop every cell of a sequence."""
         lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
-    def read_state(self, sequence: int) -> bytes:
-        """Serialise the cells of a sequence."""
-        size = int(lib.llama_state_seq_get_size(self.pointer, sequence))
-        buffer = (ctypes.c_uint8 * size)()
-        written = int(lib.llama_state_seq_get_data(self.pointer, buffer, size, sequence))
-        return bytes(memoryview(buffer)[:written])
+    def state_bytes(self, sequence: int) -> int:
+        """Size of the serialised cells of a sequence."""
+        return int(lib.llama_state_seq_get_size(self.pointer, sequence))
 
-    def write_state(self, sequence: int, state: bytes) -> bool:
+    def read_state(self, sequence: int) -> bytearray:
+        """Serialise the cells of a sequence."""
+        size = self.state_bytes(sequence)
+        state = bytearray(size)
+        written = int(
+            lib.llama_state_seq_get_data(
+                self.pointer, (ctypes.c_uint8 * size).from_buffer(state), size, sequence
+            )
+        )
+        del state[written:]
+        return state
+
+    def write_state(self, sequence: int, state: bytearray) -> bool:
         """Restore cells of a sequence; False where the state does not fit this context."""
-        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer(state)
         return int(lib.llama_state_seq_set_data(self.pointer, buffer, len(state), sequence)) > 0
 
     def close(self) -> None:

@@ -20,7 +20,8 @@ class EngineParams:
     keeps values as f32: half as much memory again and slower prefill, but attention then rounds alike whatever
     else is in the batch or the cache. `threads` 0 is the
     number of physical cores. `gpu_layers` -1 offloads what fits where the build has a GPU backend.
-    `prefix_dir` is where KV prefixes are saved between runs (None: nowhere).
+    `prefix_dir` is where KV prefixes are saved between runs (None: nowhere). `prefix_ram_bytes` bounds those of
+    other conversations that wait in plain memory, beside the KV cache (0: they stay in it).
     """
 
     model_path: Path
@@ -41,6 +42,7 @@ class EngineParams:
     reasoning_tags: tuple[str, str] | None = None
     prefix_dir: Path | None = None
     prefix_disk_bytes: int = 2 << 30
+    prefix_ram_bytes: int = 512 << 20
     kept_sequences: int = 16
     runtime_dir: Path | None = None
     log_dir: Path | None = None
@@ -102,6 +104,7 @@ class EngineStats:
     waiting: int
     kept_sequences: int
     kept_tokens: int
+    parked_bytes: int
     saved_prefixes: int
     saved_bytes: int
     steps: int

@@ -1,7 +1,9 @@
-"""Sequences kept in the KV cache after their request ended, so that the next request starts from them.
+"""Sequences kept after their request ended, so that the next request starts from them.
 
-A kept sequence belongs to one owner and is found by its exact tokens. Sharing is free: the new sequence refers to
-the same cells. Kept sequences go by last use, when their number is at its limit or running requests need cells.
+A kept sequence belongs to one owner and is found by its exact tokens. Sharing is free where it lies in the KV cache:
+the new sequence refers to the same cells. But every forward pass walks over all used cells, those of others too;
+so what the next request does not begin with is parked: copied to plain memory and back when it is asked for.
+Kept sequences go by last use, when their memory is at its limit or running requests need cells.
 """
 
 from __future__ import annotations
@@ -22,15 +24,21 @@ if TYPE_CHECKING:
 
 # Reading a file and hashing it costs more than computing a short prefix again.
 _LEAST_SAVED_TOKENS = 64
+# llama.cpp attends over used cells rounded up to so many: fewer kept ones cost a pass nothing.
+_FREE_CELLS = 256
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class KeptSequence:
-    """Cells that stay: the sequence, whose they are, and the tokens in them."""
+    """Cells that stay: whose they are, the tokens in them, and where they lie.
 
-    sequence: int
+    `sequence` is the id in the KV cache, None where the cells are parked in `state`.
+    """
+
+    sequence: int | None
     owner: str
     tokens: TokenArray
+    state: bytearray | None = None
     is_saved: bool = False
 
 
@@ -48,16 +56,24 @@ class PrefixCache:
 
     Args:
         can_rewind: whether a sequence can be cut back; if not, only whole kept sequences are reused.
+        parked_limit_bytes: the most that parked sequences may take together; 0 parks none.
     """
 
     def __init__(
-        self, context: Context, *, sequences: int, can_rewind: bool, store: PrefixStore | None
+        self,
+        context: Context,
+        *,
+        sequences: int,
+        can_rewind: bool,
+        store: PrefixStore | None,
+        parked_limit_bytes: int,
     ) -> None:
         self._context = context
         self._free = list(range(sequences))
         self._kept: list[KeptSequence] = []
         self._can_rewind = can_rewind
         self._store = store
+        self._parked_limit_bytes = parked_limit_bytes
 
     @property
     def kept_count(self) -> int:
@@ -68,6 +84,11 @@ class PrefixCache:
     def kept_tokens(self) -> int:
         """Tokens in kept sequences; cells that several share count for each."""
         return sum(len(kept.tokens) for kept in self._kept)
+
+    @property
+    def parked_bytes(self) -> int:
+        """Memory of parked sequences."""
+        return sum(len(kept.state) for kept in self._kept if kept.state is not None)
 
     def begin(self, owner: str, prompt: list[int], running: Iterable[PrefixSource]) -> tuple[int, int] | None:
         """Take a sequence for a prompt, filled with the longest known prefix.
@@ -81,15 +102,31 @@ class PrefixCache:
         sequence = self._take_sequence(source)
         if sequence is None:
             return None
+        filled = self._fill(sequence, source, owner, tokens, length)
+        self._park_unshared(source, filled)
+        return sequence, filled
+
+    def _fill(
+        self,
+        sequence: int,
+        source: KeptSequence | PrefixSource | None,
+        owner: str,
+        tokens: TokenArray,
+        length: int,
+    ) -> int:
+        """Put the longest known prefix into a sequence; return its length."""
         if source is not None and source.sequence == sequence:
             self._context.truncate(sequence, length)
-            return sequence, length
+            return length
         saved_length = self._restore(owner, tokens, sequence, better_than=length)
         if saved_length is not None:
-            return sequence, saved_length
-        if source is not None:
+            return saved_length
+        if source is None:
+            return 0
+        if source.sequence is not None:
             self._context.copy_prefix(source.sequence, sequence, length)
-        return sequence, length
+            return length
+        return self._unpark(source, sequence, length)
 
     def keep(self, sequence: int, owner: str, tokens: list[int]) -> None:
         """Keep a sequence whose request ended; kept sequences that it contains go."""
@@ -108,10 +145,12 @@ class PrefixCache:
         self._free.append(sequence)
 
     def evict_one(self) -> bool:
-        """Drop the kept sequence that was used longest ago; False when none is kept."""
-        if not self._kept:
+        """Free the cells of the kept sequence that was used longest ago; False when none holds any."""
+        oldest = next((kept for kept in self._kept if kept.sequence is not None), None)
+        if oldest is None:
             return False
-        self._drop(self._kept[0])
+        if not self._park(oldest):
+            self._drop(oldest)
         return True
 
     def forget(self, owner: str) -> None:
@@ -134,7 +173,7 @@ class PrefixCache:
                 continue
             kept.is_saved = True
             if not self._store.holds(kept.owner, kept.tokens):
-                self._store.save(kept.owner, kept.tokens, self._context.read_state(kept.sequence))
+                self._store.save(kept.owner, kept.tokens, self._state_of(kept))
                 return True
         return False
 
@@ -159,14 +198,58 @@ class PrefixCache:
 
     def _take_sequence(self, source: KeptSequence | PrefixSource | None) -> int | None:
         if not self._free:
-            victim = next((kept for kept in self._kept if kept is not source), None)
-            if victim is None and isinstance(source, KeptSequence):
+            held = [kept for kept in self._kept if kept.sequence is not None]
+            victim = next((kept for kept in held if kept is not source), None)
+            if victim is None and isinstance(source, KeptSequence) and source in held:
                 self._kept.remove(source)  # the only kept sequence becomes the running one
                 return source.sequence
             if victim is None:
                 return None
-            self._drop(victim)
+            if not self._park(victim):
+                self._drop(victim)
         return self._free.pop()
+
+    def _park_unshared(self, source: KeptSequence | PrefixSource | None, shared: int) -> None:
+        """Leave in the KV cache no more than a pass gives away of what the request does not begin with."""
+        left = _FREE_CELLS
+        for kept in reversed(self._kept):
+            if kept.sequence is None:
+                continue
+            left -= max(0, len(kept.tokens) - (shared if kept is source else 0))
+            if left < 0:
+                self._park(kept)
+
+    def _park(self, kept: KeptSequence) -> bool:
+        """Move a kept sequence out of the KV cache; False where it does not fit."""
+        assert kept.sequence is not None
+        if not self._parked_limit_bytes:
+            return False
+        size = self._context.state_bytes(kept.sequence)
+        if size > self._parked_limit_bytes:
+            return False
+        while self.parked_bytes + size > self._parked_limit_bytes:
+            self._drop(next(other for other in self._kept if other.state is not None))
+        kept.state = self._context.read_state(kept.sequence)
+        self.release(kept.sequence)
+        kept.sequence = None
+        return True
+
+    def _unpark(self, parked: KeptSequence, sequence: int, length: int) -> int:
+        """Copy a parked prefix into a sequence; return its length, 0 where there is no room for it."""
+        assert parked.state is not None
+        while not self._context.write_state(sequence, parked.state):
+            self._context.remove(sequence)
+            if not self.evict_one():
+                return 0
+        if length < len(parked.tokens):
+            self._context.truncate(sequence, length)
+        return length
+
+    def _state_of(self, kept: KeptSequence) -> bytearray:
+        if kept.state is not None:
+            return kept.state
+        assert kept.sequence is not None
+        return self._context.read_state(kept.sequence)
 
     def _restore(self, owner: str, tokens: TokenArray, sequence: int, *, better_than: int) -> int | None:
         if self._store is None:
@@ -189,4 +272,5 @@ class PrefixCache:
 
     def _drop(self, kept: KeptSequence) -> None:
         self._kept.remove(kept)
-        self.release(kept.sequence)
+        if kept.sequence is not None:
+            self.release(kept.sequence)

@@ -73,7 +73,7 @@ class PrefixStore:
         """Whether all these tokens are saved already."""
         return self._find(owner, tokens)[1] >= len(tokens)
 
-    def restore(self, owner: str, tokens: TokenArray) -> tuple[TokenArray, bytes] | None:
+    def restore(self, owner: str, tokens: TokenArray) -> tuple[TokenArray, bytearray] | None:
         """Read the best prefix for a prompt: its tokens and its cells. A damaged file is deleted and a miss."""
         prefix, _ = self._find(owner, tokens)
         if prefix is None:
@@ -87,7 +87,7 @@ class PrefixStore:
             prefix.used_at_ns = prefix.path.stat().st_mtime_ns
         return prefix.tokens, state
 
-    def save(self, owner: str, tokens: TokenArray, state: bytes) -> None:
+    def save(self, owner: str, tokens: TokenArray, state: bytes | bytearray) -> None:
         """Write a prefix; shorter ones that it contains go.
 
         Raises:
@@ -157,7 +157,7 @@ class PrefixStore:
             path, path.parent.name, tokens if is_usable else tokens[:0], stat.st_size, stat.st_mtime_ns
         )
 
-    def _read_state(self, prefix: _SavedPrefix) -> bytes | None:
+    def _read_state(self, prefix: _SavedPrefix) -> bytearray | None:
         try:
             data = prefix.path.read_bytes()
         except OSError:
@@ -169,7 +169,7 @@ class PrefixStore:
         tokens_end = header_end + 4 * len(prefix.tokens)
         if body[header_end:tokens_end] != prefix.tokens.astype("<i4").tobytes():
             return None
-        return body[tokens_end:]
+        return bytearray(memoryview(body)[tokens_end:])
 
     def _drop_contained(self, owner_key: str, tokens: TokenArray) -> None:
         for prefix in list(self._saved):

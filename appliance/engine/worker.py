@@ -288,6 +288,7 @@ class Worker:
             waiting=self._scheduler.waiting,
             kept_sequences=loaded.cache.kept_count,
             kept_tokens=loaded.cache.kept_tokens,
+            parked_bytes=loaded.cache.parked_bytes,
             saved_prefixes=loaded.store.count if loaded.store else 0,
             saved_bytes=loaded.store.size_bytes if loaded.store else 0,
             steps=self._scheduler.counters.steps,

@@ -88,7 +88,9 @@ async def test_forgetting_an_owner_drops_memory_and_files(starter_weights: Path,
 
 
 async def test_kept_sequences_give_way_when_cells_run_out(starter_weights: Path) -> None:
-    engine = open_engine(starter_weights, context_window=256, parallel=1, kept_sequences=8)
+    engine = open_engine(
+        starter_weights, context_window=256, parallel=1, kept_sequences=8, prefix_ram_bytes=0
+    )
     async with closing_engine(engine):
         for number in range(6):
             _, completed = await answer(engine, ask(f"{number} " + "sun " * 120, owner="x", max_tokens=4))
@@ -96,3 +98,57 @@ async def test_kept_sequences_give_way_when_cells_run_out(starter_weights: Path)
         stats = await engine.stats()
 
     assert stats.kept_tokens <= 256
+
+
+CHATS = tuple(f"Chat {name}. {PROMPT * 2}" for name in ("one", "two", "three"))
+
+
+async def test_a_chat_left_for_another_is_parked_and_comes_back_whole(starter_weights: Path) -> None:
+    engine = open_engine(starter_weights, parallel=1, kv_type="reproducible")
+    async with closing_engine(engine):
+        first = [await answer(engine, ask(chat, max_tokens=8)) for chat in CHATS]
+        parked_bytes = (await engine.stats()).parked_bytes
+        again = [await answer(engine, ask(chat, max_tokens=8)) for chat in CHATS]
+
+    assert parked_bytes > 0
+    assert [text for text, _ in again] == [text for text, _ in first]
+    assert all(done.usage.cached_tokens == done.usage.input_tokens - 1 for _, done in again)
+
+
+async def test_parked_chats_stay_below_their_limit_and_the_oldest_goes(starter_weights: Path) -> None:
+    sizes = []
+    for limit in (512 << 20, 12 << 20):
+        engine = open_engine(starter_weights, parallel=1, prefix_ram_bytes=limit)
+        async with closing_engine(engine):
+            for chat in CHATS:
+                await answer(engine, ask(chat, max_tokens=2))
+            sizes.append((await engine.stats()).parked_bytes)
+            _, oldest = await answer(engine, ask(CHATS[0], max_tokens=2))
+        assert (oldest.usage.cached_tokens > 64) == (limit > 12 << 20)
+
+    assert sizes[0] > 12 << 20 >= sizes[1] > 0
+
+
+async def test_forgetting_an_owner_drops_what_is_parked(starter_weights: Path) -> None:
+    engine = open_engine(starter_weights, parallel=1)
+    async with closing_engine(engine):
+        await answer(engine, ask(CHATS[0], owner="ann", max_tokens=2))
+        await answer(engine, ask(CHATS[1], owner="bob", max_tokens=2))
+        before = (await engine.stats()).parked_bytes
+        await engine.forget_owner("ann")
+        after = (await engine.stats()).parked_bytes
+
+    assert (before > 0, after) == (True, 0)
+
+
+async def test_a_parked_prefix_is_saved_to_disk_too(starter_weights: Path, tmp_path: Path) -> None:
+    engine = open_engine(starter_weights, prefix_dir=tmp_path, parallel=1)
+    async with closing_engine(engine):
+        for chat in CHATS[:2]:
+            await answer(engine, ask(chat, max_tokens=2))
+        await engine.save_prefixes()
+    engine = open_engine(starter_weights, prefix_dir=tmp_path, parallel=1)
+    async with closing_engine(engine):
+        _, parked = await answer(engine, ask(CHATS[0], max_tokens=2))
+
+    assert parked.usage.cached_tokens == parked.usage.input_tokens - 1
