@@ -46,6 +46,7 @@ SYSTEM = "You answer with data."
 STYLES: tuple[Style, ...] = ("function call", "extraction")
 # Room for the prompts and answers of all sequences that are kept.
 _TOGETHER_CELLS = 16_384
+_TOGETHER_TOKENS = 48
 _MOST_TOGETHER = 5
 
 
@@ -279,9 +280,9 @@ async def _together(
     requests: Sequence[GenerateRequest], params: EngineParams, rounds: int, say: Callable[[str], None]
 ) -> Together:
     count = len(requests)
-    shared = replace(params, parallel=2 * count, kept_sequences=3 * count, kv_cells=_TOGETHER_CELLS)
+    shared = replace(params, parallel=2 * count, kept_sequences=2 * count, kv_cells=_TOGETHER_CELLS)
     async with open_engine(shared) as engine:
-        return await measure_together(engine, requests, MAX_TOKENS // 2, min(rounds, _MOST_TOGETHER), say)
+        return await measure_together(engine, requests, _TOGETHER_TOKENS, min(rounds, _MOST_TOGETHER), say)
 
 
 def _say(text: str) -> None:

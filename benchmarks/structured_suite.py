@@ -27,7 +27,7 @@ async def measure_structured(
     Returns what could not be measured in time.
     """
     began_s = perf_counter()
-    recorder.expect(rounds * 2 + cases_each * 6 + rounds)
+    recorder.expect(rounds * 2 + cases_each * 4 + rounds)
     doubts = recorder.doubts()
     configuration: dict[str, Scalar] = {"model": model, "threads": threads, "schemas": cases_each}
     found: list[Round] = []

@@ -66,21 +66,21 @@ async def measure_together(
     rounds: int,
     say: Callable[[str], None],
 ) -> Together:
-    """Ask all at once, each beside its free twin, and as many free ones, by turns; each has an owner of its own.
+    """Ask all at once, each beside a free one to the same prompt, and as many free ones, by turns.
 
-    All are asked alone first: that fills the KV cache, and says what is to come out.
+    All are asked alone first: that fills the KV cache, and says what is to come out. Free ones that take the place of
+    constrained ones have their owners, and with them their prompts in the cache.
     """
     free = [_freed(one, f"{one.owner} free", tokens) for one in constrained]
-    twins = [_freed(one, f"{one.owner} twin", tokens) for one in constrained]
-    mixed, all_free = [*constrained, *free], [*twins, *free]
+    mixed, all_free = [*constrained, *free], [*(_freed(one, one.owner, tokens) for one in constrained), *free]
     alone = []
-    for number, request in enumerate([*mixed, *twins]):
-        say(f"asked alone, {number + 1} of {len(mixed) + len(twins)}")
+    for number, request in enumerate(mixed):
+        say(f"asked alone, {number + 1} of {len(mixed)}")
         alone.append(await ask(engine, request))
     found = []
     for number in range(rounds):
         say(f"constrained and free together, round {number + 1} of {rounds}")
-        found.append(await _mix(engine, mixed, all_free, alone[: len(mixed)], is_mixed_first=number % 2 == 0))
+        found.append(await _mix(engine, mixed, all_free, alone, is_mixed_first=number % 2 == 0))
     return Together(constrained=len(constrained), free=len(free), rounds=tuple(found))
 
 
