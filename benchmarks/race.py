@@ -184,14 +184,14 @@ class Race:
 
     def _leave_out(self) -> None:
         """Keep those who can all be decided in the time left; where not even one can, let all have their share."""
-        running = [one for one in self.contestants if self._is_open(one) and not one.is_left_out]
-        if any(one.rounds < _LEAST_ROUNDS for one in running):
+        open_ones = [one for one in self.contestants if self._is_open(one)]
+        if any(one.rounds < _LEAST_ROUNDS for one in open_ones if not one.is_left_out):
             return
-        running.sort(key=lambda one: one.seconds_to_claim)
-        while running and self._seconds_to_decide(running) > self._left_s():
-            running.pop()
-        for one in self.contestants:
-            one.is_left_out = one not in running if running else one.cost_s * _LEAST_ROUNDS > self._left_s()
+        fitting = sorted(open_ones, key=lambda one: one.seconds_to_claim)
+        while fitting and self._seconds_to_decide(fitting) > self._left_s():
+            fitting.pop()
+        for one in open_ones:
+            one.is_left_out = one not in fitting if fitting else one.cost_s * _RECENT > self._left_s()
 
     def _seconds_to_decide(self, running: Sequence[Contestant]) -> float:
         usual_s = self.usual_cost_s * max(one.rounds_to_claim for one in running)
