@@ -101,7 +101,7 @@ class Race:
         *,
         left_s: Callable[[], float],
         now_s: Callable[[], float],
-        seed: int,
+        seed: str,
         most_rounds: int,
     ) -> None:
         self.contestants = list(contestants)

@@ -40,7 +40,7 @@ class RequestTimer(Protocol):
 class Sweep:
     """The races of one sweep, and what follows from them at any moment."""
 
-    def __init__(self, plan: SweepPlan, tried: list[Variation], timer: RequestTimer, *, seed: int) -> None:
+    def __init__(self, plan: SweepPlan, tried: list[Variation], timer: RequestTimer, *, seed: str) -> None:
         self._plan = plan
         self._tried = tried
         self._timer = timer

@@ -112,7 +112,8 @@ async def measure_sweep(plan: SweepPlan, recorder: Recorder, energy: EnergyMeter
         runners = Runners((plan.local,), choices, largest.tests, stack, recorder.seed)
         timer = EngineTimer(plan, runners, recorder, energy)
         size = timer.size = plan.size or await timer.choose_size(len(tried))
-        sweep = Sweep(plan, variations(plan, size), timer, seed=recorder.seed)
+        # Each sweep tosses coins of its own, so that none is wrong in the same way as the last.
+        sweep = Sweep(plan, variations(plan, size), timer, seed=f"{recorder.seed} {recorder.run}")
         try:
             await sweep.run()
         except BaseException:

@@ -110,7 +110,7 @@ def _swept(
 ) -> tuple[Found, Advice]:
     plan = _plan(budget_s, lossy=lossy)
     machine = SimulatedMachine(speed, noise, seed=seed, budget_s=budget_s, request_s=request_s)
-    sweep = Sweep(plan, variations(plan, SIZE), machine, seed=seed)
+    sweep = Sweep(plan, variations(plan, SIZE), machine, seed=str(seed))
     asyncio.run(sweep.run())
     return sweep.found(), advise(plan, SIZE, sweep.found(), _memory)
 
