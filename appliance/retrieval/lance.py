@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
 KEY = "chunk_id"
 # LanceDB keeps an upsert from doubling rows only for a column that says so.
 KEY_METADATA = {"lance-schema:unenforced-primary-key": "true"}
-# Readers of other processes may still be busy with a version when it is cleaned up.
-VERSION_GRACE = timedelta(minutes=5)
 _AT_ONCE = timedelta(microseconds=1)
 _CONFLICT_RETRIES = 10
+_READ_TRIES = 4
 
 _Result = TypeVar("_Result")
 
@@ -88,7 +88,7 @@ class LanceStore:
         for _ in range(2):
             try:
                 table = self._connection.open_table(name)
-                _read_keys(table)
+                _read(partial(_read_keys, table))
                 return table
             except (RuntimeError, OSError, ValueError):
                 if not self._remove_torn_versions(name):
@@ -152,8 +152,23 @@ def delete_keys(table: Table, chunk_ids: Sequence[int]) -> None:
 
 def held_keys(table: Table) -> set[int]:
     """Return the key of every row."""
-    with lance_errors("read the index"):
-        return set(_read_keys(table)[KEY].to_pylist())
+    return set(read("read the index", lambda: _read_keys(table))[KEY].to_pylist())
+
+
+def read(doing: str, query: Callable[[], _Result]) -> _Result:
+    """Run a query; again, on the newest version, when another process dropped the one that it was reading."""
+    with lance_errors(doing):
+        return _read(query)
+
+
+def _read(query: Callable[[], _Result]) -> _Result:
+    for _ in range(_READ_TRIES - 1):
+        try:
+            return query()
+        except (RuntimeError, OSError) as exc:
+            if "not found" not in str(exc).lower():
+                raise
+    return query()
 
 
 def _read_keys(table: Table) -> pa.Table:
@@ -161,16 +176,16 @@ def _read_keys(table: Table) -> pa.Table:
     return table.search().select([KEY]).limit(max(1, table.count_rows())).to_arrow()
 
 
-def clean_up(table: Table, grace: timedelta = VERSION_GRACE) -> None:
-    """Compact small files, bring indexes up to date, and drop versions older than the grace period."""
+def clean_up(table: Table) -> None:
+    """Compact small files, bring indexes up to date, and drop every version but the newest.
+
+    The caller is the one writer. Who reads an older version at this moment reads again, see `read`.
+    """
     with lance_errors("maintain the index"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _retried(lambda: table.optimize(cleanup_older_than=grace, delete_unverified=grace <= _AT_ONCE))
-
-
-def clean_up_at_once(table: Table) -> None:
-    """Compact and drop every version but the newest, so that deleted bytes are gone."""
-    clean_up(table, _AT_ONCE)
+        # Old versions are dropped before indexes are brought up to date, which leaves one more behind.
+        for _ in range(2):
+            _retried(lambda: table.optimize(cleanup_older_than=_AT_ONCE, delete_unverified=True))
 
 
 def index_scope(table: Table) -> None:

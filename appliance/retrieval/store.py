@@ -245,11 +245,11 @@ class DocumentStore:
     ) -> tuple[int, int]:
         counted = [
             connection.execute(
-                f"SELECT COUNT(*) FROM chunks c CROSS JOIN documents d ON d.id = c.document "  # noqa: S608
-                f"WHERE {condition} AND {where}",
+                f"SELECT COALESCE(SUM(c.missing), 0) FROM (SELECT document, COUNT(*) AS missing FROM chunks "  # noqa: S608
+                f"WHERE {condition} GROUP BY document) c CROSS JOIN documents d ON d.id = c.document WHERE {where}",
                 values,
             ).fetchone()[0]
-            for condition in ("c.is_in_words = 0", "c.vector_digest = ''")
+            for condition in ("is_in_words = 0", "vector_digest = ''")
         ]
         return int(counted[0]), int(counted[1])
 
@@ -362,7 +362,7 @@ class DocumentStore:
         with self._database.read() as connection:
             rows = connection.execute(
                 f"SELECT {CHUNK_COLUMNS} FROM chunks c CROSS JOIN documents d ON d.id = c.document "  # noqa: S608
-                f"WHERE {condition} ORDER BY c.chunk_id LIMIT ?",
+                f"WHERE {condition} ORDER BY c.document, c.chunk_id LIMIT ?",
                 (limit,),
             )
             return [stored_chunk(row) for row in rows]

@@ -53,5 +53,13 @@ RETRIEVAL_SCHEMA = Schema(
         CREATE TABLE removed_chunks (chunk_id INTEGER PRIMARY KEY) STRICT;
         CREATE TABLE retrieval_facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
         """,
+        # Every search counts what it searched and what is missing of that; indexes alone answer that.
+        """
+        CREATE INDEX documents_counted ON documents (owner, collection, state, chunk_count);
+        DROP INDEX chunks_without_words;
+        DROP INDEX chunks_without_vector;
+        CREATE INDEX chunks_without_words ON chunks (document, is_in_words) WHERE is_in_words = 0;
+        CREATE INDEX chunks_without_vector ON chunks (document, vector_digest) WHERE vector_digest = '';
+        """,
     ),
 )

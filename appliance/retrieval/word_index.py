@@ -12,11 +12,11 @@ from appliance.retrieval.lance import (
     Scope,
     ScoredId,
     clean_up,
-    clean_up_at_once,
     delete_keys,
     held_keys,
     index_scope,
     lance_errors,
+    read,
     unindexed_rows,
     upsert,
     within,
@@ -89,14 +89,13 @@ class WordIndex:
         table = self._open()
         if table is None or not query.strip():
             return []
-        with lance_errors("search the full text"):
-            found = (
-                table.search(stemmed_query(query, self._stored_languages(table)), query_type="fts")
-                .where(within(scope))
-                .select([KEY, "_score", "language"])
-                .limit(limit)
-                .to_arrow()
-            )
+        asked = (
+            table.search(stemmed_query(query, self._stored_languages(table)), query_type="fts")
+            .where(within(scope))
+            .select([KEY, "_score", "language"])
+            .limit(limit)
+        )
+        found = read("search the full text", asked.to_arrow)
         columns = (found[name].to_pylist() for name in (KEY, "_score", "language"))
         return [
             ScoredId(chunk_id=chunk_id, score=score, language=language)
@@ -111,10 +110,7 @@ class WordIndex:
     def count(self) -> int:
         """Return how many chunks the table holds."""
         table = self._open()
-        if table is None:
-            return 0
-        with lance_errors("count the rows of the index"):
-            return table.count_rows()
+        return 0 if table is None else read("count the rows of the index", table.count_rows)
 
     def held(self) -> set[int]:
         """Return the ids of all chunks in the table."""
@@ -140,15 +136,15 @@ class WordIndex:
         """Make deleted words unrecoverable: the index keeps forgotten words until it is built anew."""
         if (table := self._open()) is None:
             return
-        clean_up_at_once(table)
+        clean_up(table)
         self._index()
-        clean_up_at_once(table)
+        clean_up(table)
 
     def _stored_languages(self, table: Table) -> frozenset[str]:
         """Languages of the passages; asked again whenever the table has a new version."""
-        version = table.version
+        version = read("read the index", lambda: table.version)
         if self._languages is None or version != self._languages_version:
-            rows = table.search().select(["language"]).limit(max(1, table.count_rows())).to_arrow()
+            rows = read("read the index", lambda: _read_languages(table))
             self._languages = frozenset(str(name) for name in rows["language"].unique().to_pylist())
             self._languages_version = version
         return self._languages
@@ -169,6 +165,10 @@ class WordIndex:
         with lance_errors("index the full text"):
             self._opened().create_index("words", config=_index_settings(), replace=True)
         index_scope(self._opened())
+
+
+def _read_languages(table: Table) -> pa.Table:
+    return table.search().select(["language"]).limit(max(1, table.count_rows())).to_arrow()
 
 
 def _index_settings() -> FTS:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lancedb
 import numpy as np
 from numpy.typing import NDArray
 
-from appliance.retrieval.lance import LanceStore, Scope, index_names
+from appliance.retrieval.lance import KEY, LanceStore, Scope, index_names, read
 from appliance.retrieval.records import StoredChunk
 from appliance.retrieval.vector_index import INDEXED_FROM_ROWS, VectorIndex
 
@@ -56,9 +57,9 @@ def test_an_index_that_has_outgrown_its_partitions_is_made_anew_and_finds_what_i
         index.maintain()
         table = store.open("vectors")
         assert table is not None
-        names.append({name for name in index_names(table) if name.startswith("vectors_of_")})
+        names.append({name for name in index_names(table) if name.startswith("vectors_in_")})
 
-    assert names == [{"vectors_of_20000"}] * 3 + [{"vectors_of_80000"}]
+    assert names == [{"vectors_in_2_bits_of_20000"}] * 3 + [{"vectors_in_2_bits_of_80000"}]
     scope = Scope(owner="ann", collections=("papers",), document_ids=("document-3", "document-5"))
     allowed = [number for number in range(len(every)) if number % 2 and number % 7 in (3, 5)]
     found = 0
@@ -67,3 +68,20 @@ def test_an_index_that_has_outgrown_its_partitions_is_made_anew_and_finds_what_i
         assert hits <= set(allowed)
         found += len(hits & nearest(every, wanted, allowed))
     assert found >= 190
+
+
+def test_maintenance_leaves_one_version_and_a_reader_of_an_older_one_reads_on(tmp_path: Path) -> None:
+    index = VectorIndex(LanceStore(str(tmp_path)), digest="d" * 64, dimension=_DIMENSION)
+    index.add([chunk(1), chunk(2)], vectors(2).tolist())
+    behind = lancedb.connect(tmp_path).open_table("vectors")
+    index.add([chunk(2), chunk(3)], vectors(2).tolist())
+    index.settle()
+    up_to_date = lancedb.connect(tmp_path).open_table("vectors")
+
+    handles = iter([behind, up_to_date])
+    found = read("read", lambda: next(handles).search().select([KEY]).limit(9).to_arrow())
+
+    assert sorted(found[KEY].to_pylist()) == [1, 2, 3]
+    assert next(handles, None) is None
+    assert len(list((tmp_path / "vectors.lance" / "_versions").glob("*.manifest"))) == 1
+    assert len(list((tmp_path / "vectors.lance" / "data").glob("*"))) == 1
