@@ -6,6 +6,7 @@ opposite, or a denial on one side only is a contradiction; words left out, added
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +15,7 @@ from itertools import combinations, pairwise
 from appliance.retrieval.claim_words import Claim, ClaimWord
 from appliance.retrieval.languages import DENSE_SCRIPT
 from appliance.retrieval.opposites import dense_opposites, opposites_of
-from appliance.retrieval.terms import is_near_term
+from appliance.retrieval.terms import is_near_term, normal_number
 
 _SKIP = 1.0
 # A little more than a skip, so that two neighbours that changed places are not two that were replaced.
@@ -25,6 +26,8 @@ _LEAST_AGREEING_BESIDE_SUBJECT = 0.7
 _BESIDE = 2
 # Longer pairs would take seconds; they are held to numbers, names and denials alone.
 _MOST_CELLS = 250_000
+
+_SIGNED_NUMBER = re.compile(r"([€$£¥₹₽])?\s?(\d[\d.,]*\d|\d)\s?([€$£¥₹₽%])?")
 
 _Pairs = list[tuple[int | None, int | None]]
 
@@ -52,6 +55,7 @@ def contradiction_of(said: Claim, source: Claim, stands_elsewhere: Callable[[str
         found += [word.text for gap in gaps[:1] for word in _other_subject(gap, source, stands_elsewhere)]
     found += [run for gap in gaps if (run := _other_run(gap, said, source, stands_elsewhere))]
     found += _turned_numbers(said.words, source.words)
+    found += _other_signs(said.text, source.text)
     found += [one for one, other in dense_opposites() if _has_only(said.text, source.text, one, other)]
     return Contradiction(tuple(dict.fromkeys(found)), _denies_differently(said, source, pairs))
 
@@ -158,8 +162,26 @@ def _neighbouring_numbers(words: Sequence[ClaimWord]) -> dict[tuple[str, str], t
     return {
         (one.term, other.term): (one.text, other.text)
         for one, other in pairwise(words)
-        if one.kind == other.kind == "number" and one.term != other.term
+        if one.term != other.term and one.term[0].isdigit() and other.term[0].isdigit()
     }
+
+
+def _other_signs(said: str, source: str) -> list[str]:
+    """Return numbers with another sign of a currency or share than the source has with them."""
+    theirs = _signs_of(source)
+    return [
+        number
+        for number, signs in _signs_of(said).items()
+        if signs and theirs.get(number) and not signs & theirs[number]
+    ]
+
+
+def _signs_of(text: str) -> dict[str, set[str]]:
+    signs: dict[str, set[str]] = {}
+    for match in _SIGNED_NUMBER.finditer(text):
+        found = {sign for sign in (match.group(1), match.group(3)) if sign}
+        signs.setdefault(normal_number(match.group(2)), set()).update(found)
+    return signs
 
 
 def _has_only(said: str, source: str, one: str, other: str) -> bool:

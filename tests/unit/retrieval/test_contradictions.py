@@ -111,6 +111,19 @@ def test_a_denial_on_one_side_only_is_no_support(lie: str, texts: tuple[str, ...
     assert not one.is_supported
 
 
+def test_a_date_may_be_written_in_another_order_but_not_a_range() -> None:
+    texts = ("The hall burned down on 3 March 1964 after 20 to 30 minutes and cost $500 to clear.",)
+    assert support("On March 3, 1964 the hall burned down.", texts).is_supported
+    assert not support("The hall burned down after 30 to 20 minutes.", texts).is_supported
+
+
+def test_the_same_number_in_another_currency_is_named() -> None:
+    texts = ("The hall cost $500 to clear and 20 % of the town paid for it.",)
+    assert support("The hall cost $500 to clear.", texts).is_supported
+    assert support("The hall cost €500 to clear.", texts).missing == ("500",)
+    assert support("The hall cost 500 to clear.", texts).is_supported
+
+
 def test_not_only_denies_nothing() -> None:
     texts = ("The mill makes not only paper but also board, and sells both in Sweden.",)
     assert support("The mill makes paper and board.", texts).is_supported
