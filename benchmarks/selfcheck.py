@@ -13,8 +13,10 @@ from time import perf_counter
 from appliance.core.clock import SystemClock
 from appliance.core.errors import ProviderUnavailableError
 from benchmarks.answers import Answer, LoadRequest
+from benchmarks.exact_text import CountTokens
 from benchmarks.http_target import HttpTarget
 from benchmarks.load_driver import run_closed
+from benchmarks.load_workload import make_requests
 from benchmarks.metrics import output_throughput
 from benchmarks.recorder import Doubts, Recorder
 from benchmarks.records import Metric
@@ -41,6 +43,7 @@ CHECKS = (
     KnownTimes(ttft_s=0.4, itl_s=0.025, tokens=20, answers=3),
 )
 _STREAMS, _STREAM_TOKENS = 20, 500
+WORKLOAD_TOKENS = (*range(48, 64), 100, 128, 255, 256, 257, 512, 1000, 1024)
 
 
 async def check_times(check: KnownTimes, recorder: Recorder) -> bool:
@@ -97,6 +100,31 @@ async def check_throughput(recorder: Recorder) -> bool:
         doubts=doubts.reasons(()),
     )
     recorder.advance(f"{name}: {verdict(doubts, is_right=is_right)}")
+    return is_right
+
+
+async def check_workload(model: str, count_tokens: CountTokens, recorder: Recorder) -> bool:
+    """Make prompts of many lengths twice; whether each has exactly the tokens asked for, and is the same again."""
+    began_s = perf_counter()
+    name = "prompts of exact lengths"
+    recorder.step(name)
+    sizes = [(tokens, 1) for tokens in WORKLOAD_TOKENS]
+    requests, again = [
+        await make_requests(sizes, seed=recorder.seed, count_tokens=count_tokens) for _ in range(2)
+    ]
+    counted = [await count_tokens(request.text) for request in requests]
+    off = tuple(
+        float(abs(tokens - request.input_tokens)) for tokens, request in zip(counted, requests, strict=True)
+    )
+    is_right = not any(off) and requests == again
+    recorder.record(
+        name,
+        configuration={"model": model, "prompts": len(sizes)},
+        metrics=[Metric(name="tokens_off", unit="tokens", better="lower", samples=off)],
+        began_s=began_s,
+        facts={"is_same_again": requests == again, "verdict": "right" if is_right else "too far off"},
+    )
+    recorder.advance(name)
     return is_right
 
 
