@@ -141,8 +141,15 @@ def report_command(
     if output is None:
         click.echo(text, nl=False)
         return 0
+    from appliance.core.errors import StorageError
     from benchmarks.peers.run import write_atomically
 
-    write_atomically(output, text)
+    try:
+        write_atomically(output, text)
+    except OSError as exc:
+        raise StorageError(
+            f"the report cannot be written to {output}: {exc.strerror}",
+            hint="name a file in a folder that exists",
+        ) from exc
     click.echo(f"{output} written", err=True)
     return 0
