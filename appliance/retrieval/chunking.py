@@ -29,7 +29,10 @@ _SLACK_PRICE = 0.5
 _PRICE_IN_SENTENCE = 1.0
 _CHARACTERS_PER_TOKEN = 16
 _LOOK_BACK = 64
+_LINE_BREAK_TOKENS = 1  # at most, between a prefix and its text; none where tokens add up
 _SPACE = re.compile(r"\s")
+# White space without the control characters, which tokenizers may drop instead of splitting there.
+_WORD_BORDER = re.compile(r"[^\S\x0b\x0c\x1c-\x1f\x85]")
 
 
 class TokenMeter(Protocol):
@@ -38,6 +41,11 @@ class TokenMeter(Protocol):
     @property
     def max_input_tokens(self) -> int:
         """Longest text that is embedded whole, special tokens included."""
+        ...
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether a text that is cut at white space has as many tokens as its parts together."""
         ...
 
     def count_tokens(self, text: str) -> int:
@@ -134,11 +142,13 @@ class _Cutter:
         self._limit = limit - meter.count_tokens("")
         self._starts = _token_starts(document, meter)
         self._prefix_tokens: dict[str, int] = {"": 0}
+        self._prefixes: dict[tuple[int, bool], str] = {}
+        self._has_all_tokens = meter.adds_up and _has_space_between_blocks(document)
 
     def chunks(self) -> Iterator[Chunk]:
         """Cut every run of visible blocks."""
         pieces = [piece for run in _visible_runs(self._document) for piece in self._cut_run(run)]
-        sizes = self._exact_sizes(pieces)
+        sizes = self._sizes(pieces)
         fitting = [
             part
             for piece, size in zip(pieces, sizes, strict=True)
@@ -185,11 +195,14 @@ class _Cutter:
         """Return the index of the first atom of each chunk, by dynamic programming over all atoms."""
         best_cost = [0.0] + [float("inf")] * len(atoms)
         best_first = [0] * (len(atoms) + 1)
+        tokens_before = [bisect_left(self._starts, atom.start) for atom in atoms]
+        tokens_until = [bisect_left(self._starts, atom.end) for atom in atoms]
         for first, atom in enumerate(atoms):
             room = self._room(atom)
             price = best_cost[first] + 1.0 + (atom.cut_price if first else 0.0)
             for last in range(first, len(atoms)):
-                tokens = self._tokens(atom.start, atoms[last].end)
+                counted = tokens_until[last] - tokens_before[first]
+                tokens = max(counted, (atoms[last].end - atom.start) // _CHARACTERS_PER_TOKEN)
                 if tokens > room and last > first:
                     break
                 slack = max(0.0, 1.0 - tokens / room)
@@ -254,7 +267,26 @@ class _Cutter:
         counted = bisect_left(self._starts, end) - bisect_left(self._starts, start)
         return max(counted, (end - start) // _CHARACTERS_PER_TOKEN)
 
+    def _sizes(self, pieces: list[_Piece]) -> list[int]:
+        """Return the tokens of each piece as it is embedded; those that are not known are counted."""
+        sizes = [self._known_size(piece) for piece in pieces]
+        counted = iter(
+            self._exact_sizes([piece for piece, size in zip(pieces, sizes, strict=True) if size is None])
+        )
+        return [next(counted) if size is None else size for size in sizes]
+
+    def _known_size(self, piece: _Piece) -> int | None:
+        text = self._document.text
+        around = (text[piece.start - 1 : piece.start] or " ", text[piece.end : piece.end + 1] or " ")
+        if not self._has_all_tokens or not all(map(_WORD_BORDER.match, around)):
+            return None
+        counted = bisect_left(self._starts, piece.end) - bisect_left(self._starts, piece.start)
+        prefix_tokens = max(0, self._prefix_size(piece.first) - _LINE_BREAK_TOKENS)
+        return counted + prefix_tokens
+
     def _exact_sizes(self, pieces: list[_Piece]) -> list[int]:
+        if not pieces:
+            return []
         embedded = [_joined(self._prefix(piece.first), self._text_of(piece)) for piece in pieces]
         return [len(spans) for spans in self._meter.token_spans(embedded)]
 
@@ -291,6 +323,12 @@ class _Cutter:
         return tuple(" ".join(title.split()) for title in self._document.heading_path(block))
 
     def _prefix(self, atom: Atom) -> str:
+        of_block = id(atom.block), atom.is_row
+        if of_block not in self._prefixes:
+            self._prefixes[of_block] = self._fitting_prefix(atom)
+        return self._prefixes[of_block]
+
+    def _fitting_prefix(self, atom: Atom) -> str:
         path = self._heading_path(atom.block)
         lines = [" > ".join(path)] if path else []
         if atom.is_row and isinstance(atom.block, Table):
@@ -305,7 +343,7 @@ class _Cutter:
 
     def _size_of(self, prefix: str) -> int:
         if prefix not in self._prefix_tokens:
-            self._prefix_tokens[prefix] = len(self._meter.token_spans([prefix])[0]) + 1
+            self._prefix_tokens[prefix] = len(self._meter.token_spans([prefix])[0]) + _LINE_BREAK_TOKENS
         return self._prefix_tokens[prefix]
 
 
@@ -320,6 +358,15 @@ def _visible_runs(document: ParsedDocument) -> Iterator[list[Block]]:
             run = []
     if run:
         yield run
+
+
+def _has_space_between_blocks(document: ParsedDocument) -> bool:
+    """Whether no word is part of two blocks or of none; what is between them is white space."""
+    return all(
+        (gap := document.text[before.end : after.start]).isspace() and _WORD_BORDER.search(gap)
+        for run in _visible_runs(document)
+        for before, after in pairwise(run)
+    )
 
 
 def _joined(prefix: str, text: str) -> str:

@@ -102,6 +102,11 @@ class FastembedEmbedder:
         """Longest text in tokens, special tokens included, that is embedded whole."""
         return self._max_input_tokens
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether a text that is cut at white space has as many tokens as its parts: BERT splits there first."""
+        return type(self._tokenizer.pre_tokenizer).__name__ == "BertPreTokenizer"
+
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text before any truncation, special tokens included."""
         return len(self._tokenizer.encode(self._settings.text_prefix + text).ids)

@@ -76,6 +76,11 @@ class GgufEmbedder:
         """Longest text in tokens, special tokens included, that is embedded whole."""
         return self._max_input_tokens
 
+    @property
+    def adds_up(self) -> bool:
+        """Tokens of parts are not known to add up."""
+        return False
+
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text as it is embedded, special tokens included."""
         return self._process.count_tokens([self._text_prefix + text])[0]

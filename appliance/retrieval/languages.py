@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from appliance.core.errors import ConfigError
@@ -45,6 +46,7 @@ _SCRIPTS = {
     "Thai": re.compile(f"[{_THAI}]"),
 }
 _WORD = re.compile(r"[^\W\d_]+")
+_WORD_ALONE = re.compile(f"({_WORD.pattern})")
 _SAMPLE_CHARACTERS = 4_000
 _LEAST_SHARE = 0.06
 
@@ -84,7 +86,9 @@ def script_language(text: str) -> str:
 
 def stemmed(text: str, language: str) -> str:
     """Return a text with each word replaced by its stem; what stands between words stays."""
-    return _WORD.sub(lambda word: _stem(word.group(), language), text.lower())
+    pieces = _WORD_ALONE.split(text.lower())
+    pieces[1::2] = map(_stem, pieces[1::2], repeat(language))
+    return "".join(pieces)
 
 
 def stemmed_query(query: str, languages: Iterable[str]) -> str:

@@ -25,8 +25,9 @@ Part = tuple[str, str]
 class WordMeter:
     """Counts a token for each word and mark; two special tokens, as BERT has."""
 
-    def __init__(self, max_input_tokens: int = 34) -> None:
+    def __init__(self, max_input_tokens: int = 34, *, adds_up: bool = False) -> None:
         self.max_input_tokens = max_input_tokens
+        self.adds_up = adds_up
 
     def count_tokens(self, text: str) -> int:
         return len(self.token_spans([text])[0]) + 2

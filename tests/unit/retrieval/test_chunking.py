@@ -156,3 +156,14 @@ def test_unusable_sizes_are_refused(max_tokens: int, overlap_tokens: int) -> Non
 def test_chunks_larger_than_the_embedder_takes_are_refused() -> None:
     with pytest.raises(InvalidRequestError, match="takes at most 34"):
         chunk_document(parsed(("p", "x")), WordMeter(34), ChunkSettings(max_tokens=35))
+
+
+@pytest.mark.parametrize("gap", [" ", "\n", "\x1c", "\f", "", "\u3000", "-"])
+def test_sizes_that_add_up_cut_as_those_that_are_counted(gap: str) -> None:
+    sentences = [f"Word{gap}number {number} of a sentence{gap}that ends.{gap}" for number in range(60)]
+    document = parsed(
+        ("h1", "A title"), ("p", "".join(sentences)), ("li", "an item"), ("table", "a | b\n1 | 2")
+    )
+    for settings in (ChunkSettings(), ChunkSettings(overlap_tokens=8), ChunkSettings(strategy="fixed")):
+        summed = chunk_document(document, WordMeter(adds_up=True), settings)
+        assert summed == chunk_document(document, WordMeter(), settings)
