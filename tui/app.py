@@ -31,6 +31,7 @@ from tui.screens.frame import Frame
 from tui.screens.help import key_name
 from tui.screens.places import Place
 from tui.session import Session
+from tui.warming import prepare_answers
 
 _LEFT_WITHIN_S = 10.0
 DARK, LIGHT = "textual-dark", "textual-light"
@@ -123,6 +124,7 @@ class ApplianceUI(App[None]):
         self.is_session_open = True
         await self._chat_screen.session_opened()
         self.load_model()
+        self.run_worker(asyncio.to_thread(prepare_answers), group="prepare")
 
     def load_model(self) -> None:
         """Load the model behind the screen."""

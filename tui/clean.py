@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from rich.cells import cell_len, set_cell_size
+
 from appliance.core.terminal_text import clean_for_terminal
 
 _MOST_COMBINING_MARKS = 4
@@ -27,6 +29,14 @@ def shown_line(text: str, most: int = 500) -> str:
     """Return text as one line; a cut is marked with an ellipsis."""
     line = " ".join(shown(text[: most * 4]).split())
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def shown_cell(text: str, cells: int) -> str:
+    """Return text as one line of exactly so many cells; wide characters take two."""
+    line = shown_line(text, cells)
+    if cell_len(line) > cells:
+        line = set_cell_size(line, cells - 1).rstrip() + "…"
+    return line + " " * (cells - cell_len(line))
 
 
 def typed(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from contextlib import suppress
@@ -12,6 +13,11 @@ RESTORE = (
 )
 _ENTER = "\x1b[?1049h\x1b[2J"
 _INPUT_ROWS_FROM_BELOW = 4
+
+
+def draw_often() -> None:
+    """Let the interface, which is not imported yet, draw what a key changed at once: it waits up to two frames."""
+    os.environ.setdefault("TEXTUAL_FPS", "120")
 
 
 def paint_frame() -> None:

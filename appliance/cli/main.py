@@ -163,8 +163,9 @@ def _open_default_screen(ctx: click.Context, connect: str) -> object:
 
 
 def _open_interface(settings: Settings, connect: str) -> int:
-    from tui.first_paint import paint_frame, restore_terminal
+    from tui.first_paint import draw_often, paint_frame, restore_terminal
 
+    draw_often()
     # Painted before the rest is imported, which takes most of a second.
     paint_frame()
     try:

@@ -67,7 +67,11 @@ class Course:
         with span:
             async with aclosing(self._handled(span)) as events:
                 async for event in events:
-                    yield self._accounted(event, span) if isinstance(event, Completed | Failed) else event
+                    if isinstance(event, Completed | Failed):
+                        event = self._accounted(event, span)
+                        # Readers close the stream here, which is no cancelling.
+                        span.end()
+                    yield event
 
     async def _handled(self, span: Span) -> AsyncGenerator[StreamEvent]:
         try:

@@ -86,8 +86,11 @@ class ScriptedProvider:
         needs_load = model.name not in self._loaded
         self._loaded.add(model.name)
         try:
+            due_s = self._clock.now_s()
             for beat in performance.beats(cached_tokens=cached_tokens, needs_load=needs_load):
-                await self._pause(beat.pause_s)
+                # As a model in a process of its own, it does not wait for a reader who is slow.
+                due_s += beat.pause_s
+                await self._pause(due_s - self._clock.now_s())
                 if self._is_closed.is_set():
                     break
                 if beat.event is not None:

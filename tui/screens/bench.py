@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Footer, OptionList
 from textual.widgets.option_list import Option
 
-from tui.clean import shown_line
+from tui.clean import shown_cell, shown_line
 from tui.counting import counted
 from tui.rows import BenchFigure, BenchMetric, BenchRecord, BenchRun
 from tui.screens.text_page import TextPage
@@ -143,7 +143,7 @@ def _record_line(record: BenchRecord) -> Content:
 def _run_line(run: BenchRun) -> Content:
     return Content.assemble(
         ("! " if run.doubts else "  ", "$text-warning"),
-        (f"{shown_line(run.name, 40):<41}", "$text-muted"),
+        (f"{shown_cell(run.name, 40)} ", "$text-muted"),
         f"{run.records:>3} records  ",
         (shown_line(run.models, 50), "$text-muted"),
     )

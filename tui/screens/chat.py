@@ -11,6 +11,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Region
+from textual.strip import Strip
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
@@ -25,7 +27,8 @@ from tui.screens.chat_completion import Completion
 from tui.screens.frame import Frame
 from tui.screens.help import welcome
 from tui.screens.text_page import TextPage
-from tui.widgets.copy_button import CopyButton
+from tui.widgets.blank import blank_lines
+from tui.widgets.copy_code import CodeWanted
 from tui.widgets.fold import Fold
 from tui.widgets.hints import Hints
 from tui.widgets.keys_line import KeysLine
@@ -40,6 +43,14 @@ if TYPE_CHECKING:
     from appliance.memory.events import ChatEvent
 
 _SHOWN_CHATS = 200
+
+
+class _Column(Vertical):
+    """Everything beside the list of chats."""
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw the background."""
+        return blank_lines(self, crop)
 
 
 class ChatScreen(Frame):
@@ -72,7 +83,7 @@ class ChatScreen(Frame):
 
     def compose(self) -> ComposeResult:
         yield OptionList(id="sidebar", markup=False)
-        with Vertical(id="main"):
+        with _Column(id="main"):
             yield Plain(id="title")
             yield Plain(welcome(self.ui.keys), id="welcome")
             yield Transcript()
@@ -132,6 +143,10 @@ class ChatScreen(Frame):
             Option(Content(f"{'★ ' if chat.is_pinned else ''}{shown_line(chat.title, 80)}"), id=chat.id)
             for chat in chats[:_SHOWN_CHATS]
         )
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw the background."""
+        return blank_lines(self, crop)
 
     @property
     def meter(self) -> Meter:
@@ -396,8 +411,8 @@ class ChatScreen(Frame):
         title = f"Summary of {len(summary.covered_turn_ids)} turns, written by {summary.made_by}"
         await self.app.push_screen(TextPage(title, summary.text))
 
-    @on(CopyButton.Pressed)
-    def _copy_code(self, message: CopyButton.Pressed) -> None:
+    @on(CodeWanted)
+    def _copy_code(self, message: CodeWanted) -> None:
         self.copy(message.code, "code")
 
     @on(Meter.Opened)

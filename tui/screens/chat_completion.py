@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from appliance.core.errors import InvalidRequestError
 from appliance.memory.document_scope import DocumentScope
+from tui.clean import shown_cell
 from tui.commands import completions
 from tui.mentions import begun_mention, completed, matching, mentioned, scope_of
 from tui.rows import NamedSource
@@ -75,7 +76,7 @@ class Completion:
         if self._names is None:
             self._screen.hints.show_lines(["looking at the library…"])
             return
-        lines = [f"@{one.name:<40} {one.kind}" for one in matching(begun, self._names)]
+        lines = [f"@{shown_cell(one.name, 40)} {one.kind}" for one in matching(begun, self._names)]
         self._screen.hints.show_lines(
             lines or ["no document or collection is called so · F3 adds some"], more="Tab lists them"
         )

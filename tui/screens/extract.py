@@ -87,7 +87,12 @@ class ExtractScreen(WorkingScreen):
     def on_mount(self) -> None:
         """List the documents one can choose."""
         self._table.focus()
-        self.fetch(self.session.library.documents(), self._take_documents, group="documents")
+        self.fetch(
+            self.session.library.documents(),
+            self._take_documents,
+            group="documents",
+            on_error=self._show_unopened,
+        )
 
     async def refill(self) -> None:
         """Say how far the work is."""
@@ -183,6 +188,10 @@ class ExtractScreen(WorkingScreen):
         instruction = self.query_one("#instruction", Input).value
         self.start("reading…", self.session.extraction.run(self._schema, instruction, self._chosen))
         self._table.focus()
+
+    def _show_unopened(self, error: ApplianceError) -> None:
+        self.query_one(".page-title", Plain).show("Extract · the library cannot be opened")
+        self.query_one("#detail", Plain).show(f"{error.message}\n{error.hint}")
 
     def _show_title(self) -> None:
         done = f" · {len(self._rows)} rows" if self._rows else ""

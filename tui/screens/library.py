@@ -13,7 +13,7 @@ from textual.widgets import Footer, Input, OptionList
 from textual.widgets.option_list import Option
 
 from appliance.core.errors import ApplianceError
-from tui.clean import shown_line
+from tui.clean import shown_cell, shown_line
 from tui.counting import counted
 from tui.rows import DocumentRow, PassageRow, SearchView
 from tui.screens.dialogs import AskText, Confirm
@@ -230,9 +230,9 @@ def _document_line(row: DocumentRow) -> Content:
     pages = f"{row.page_count} p" if row.page_count else ""
     return Content.assemble(
         (mark, style),
-        f"{shown_line(row.name, 39):<40}",
+        f"{shown_cell(row.name, 39)} ",
         (
-            f"{shown_line(row.collection, 13):<14}{pages:>7}{counted(row.chunk_count, 'passage'):>15}",
+            f"{shown_cell(row.collection, 13)} {pages:>7}{counted(row.chunk_count, 'passage'):>15}",
             "$text-muted",
         ),
     )

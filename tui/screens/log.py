@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Footer, OptionList
 from textual.widgets.option_list import Option
 
-from tui.clean import shown_line
+from tui.clean import shown_cell, shown_line
 from tui.counting import counted
 from tui.rows import SpanRow, TraceRow
 from tui.screens.frame import Frame
@@ -104,7 +104,7 @@ def whole_s(spans: Sequence[SpanRow]) -> float:
 def span_lines(spans: Sequence[SpanRow], total_s: float) -> list[str]:
     """Return spans as lines of a tree: name, where in the request it lies, when it began and how long it took."""
     return [
-        f"{row.strokes + shown_line(row.name, _NAME_CELLS - len(row.strokes)):<{_NAME_CELLS}} {_bar(row, total_s)} "
+        f"{row.strokes + shown_cell(row.name, _NAME_CELLS - len(row.strokes))} {_bar(row, total_s)} "
         f"+{seconds(row.start_s):<9}{seconds(row.duration_s):<10}{'' if row.status == 'ok' else row.status}".rstrip()
         for row in spans
     ]
@@ -130,6 +130,6 @@ def _trace_line(row: TraceRow) -> Content:
         (when, "$text-muted"),
         f"  {seconds(row.duration_s):>9}  ",
         (f"{row.status:<10}", style),
-        f"{shown_line(row.name, 26):<27}",
+        f"{shown_cell(row.name, 26)} ",
         (shown_line(row.model, 40), "$text-muted"),
     )

@@ -13,7 +13,7 @@ from textual.widgets import Footer, OptionList
 from textual.widgets.option_list import Option
 
 from appliance.core.errors import ApplianceError
-from tui.clean import shown_line
+from tui.clean import shown_cell
 from tui.rows import ModelRow
 from tui.screens.dialogs import AskText
 from tui.screens.working import WorkingScreen
@@ -179,7 +179,7 @@ class ModelsScreen(WorkingScreen):
         window = f"{row.context_window:,}" if row.context_window else "?"
         return Content.assemble(
             (mark, "$accent"),
-            f"{shown_line(row.name, 27):<28}{size:>9}  {shown_line(row.quantisation or '?', 6):<7}{window:>8}  ",
+            f"{shown_cell(row.name, 27)} {size:>9}  {shown_cell(row.quantisation or '?', 6)} {window:>8}  ",
             (f"{label:<9}", style),
             (state, "$text-muted" if not row.is_loaded else "$text-success"),
         )

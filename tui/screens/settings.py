@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Footer, OptionList
 from textual.widgets.option_list import Option
 
-from tui.clean import shown_line
+from tui.clean import shown_cell, shown_line
 from tui.rows import SettingRow
 from tui.screens.frame import Frame
 from tui.widgets.plain import Plain
@@ -62,7 +62,7 @@ class SettingsScreen(Frame):
 
 def _line(row: SettingRow) -> Content:
     return Content.assemble(
-        f"{shown_line(row.name, 21):<22}",
-        (f"{shown_line(row.value, 31):<32}", "bold"),
+        f"{shown_cell(row.name, 21)} ",
+        (f"{shown_cell(row.value, 31)} ", "bold"),
         (shown_line(row.origin, 60), "$text-muted" if row.origin == "default" else "$text-accent"),
     )

@@ -13,6 +13,7 @@ from tui.widgets.turn import TurnView
 _SHORTEST_STEP_S = 0.08
 # A step of the stream waits this many times what the last one cost the thread that draws.
 _REST_SHARE = 3.5
+_SLICE_CHARACTERS = 2_000
 
 
 class LiveAnswer:
@@ -75,10 +76,14 @@ class LiveAnswer:
             self._all_reasoning += "".join(self._reasoning)
             self._reasoning.clear()
             self.view.show_live_reasoning(self._all_reasoning)
-        text = "".join(self._text)
+        text = shown("".join(self._text))
         self._text.clear()
-        if text and self.view.is_attached:
-            await self.view.query_one(AnswerText).append(shown(text))
+        for start in range(0, len(text), _SLICE_CHARACTERS):
+            if not self.view.is_attached:
+                return
+            self.view.query_one(AnswerText).append(text[start : start + _SLICE_CHARACTERS])
+            # Keys come first, however much came at once.
+            await asyncio.sleep(0)
 
     async def _wait_until_drawn(self) -> None:
         if self._ended.is_set():

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from textual.containers import Vertical
-from textual.geometry import NULL_SPACING, Size
+from textual.geometry import NULL_SPACING, Region, Size
 from textual.layout import DockArrangeResult
 from textual.reactive import Reactive
+from textual.strip import Strip
 
 
 class Stretch(Vertical):
-    """Far from the reader it is one empty box of the height it had: a layout costs what is near, not what is there.
-
-    While it `is_hollow` the inside is not there at all, and the height is the last one.
-    """
+    """Far from the reader it is one empty box of the height it had: a layout costs what is near, not what is there."""
 
     # A box as high as its content never scrolls: another height of it asks for no second layout.
     virtual_size = Reactive(Size(0, 0))
@@ -21,7 +19,6 @@ class Stretch(Vertical):
         super().__init__(classes=classes)
         self.is_near = True
         self.is_growing = False
-        self.is_hollow = False
         self._is_measuring = False
         self._measured: tuple[int, int, int] | None = None
 
@@ -50,9 +47,9 @@ class Stretch(Vertical):
                 inner.is_growing = False
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the height of the inside, measured only when something in it changed; far away, the last one."""
+        """Return the height of the inside, measured only when something in it changed."""
         measured = self._measured
-        if measured and (self.is_hollow or measured[:2] == (width, self._layout_updates)):
+        if measured and measured[:2] == (width, self._layout_updates):
             return measured[2]
         self._is_measuring = True
         try:
@@ -64,9 +61,13 @@ class Stretch(Vertical):
 
     def arrange(self, size: Size, optimal: bool = False) -> DockArrangeResult:
         """Place the inside; nothing is placed far away, except to learn its height."""
-        if (self.is_near and not self.is_hollow) or self._is_measuring:
+        if self.is_near or self._is_measuring:
             return super().arrange(size, optimal)
         return DockArrangeResult([], set(), NULL_SPACING)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw nothing unless it has a look of its own: what is behind shows, and no line is drawn to be covered."""
+        return super().render_lines(crop) if self.has_focus else []
 
     def _with_outer(self) -> list[Stretch]:
         return [node for node in self.ancestors_with_self if isinstance(node, Stretch)]

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.events import Resize
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import Reactive
+from textual.strip import Strip
 from textual.widget import Widget
 
 from appliance.memory.turns import Branches, Summary, Turn
 from tui.rows import SourcedAnswer
+from tui.widgets.blank import blank_lines
 from tui.widgets.fold import Fold
 from tui.widgets.live_answer import LiveAnswer
 from tui.widgets.plain import Plain
@@ -86,6 +88,10 @@ class Transcript(VerticalScroll, can_focus=False):
     def on_mount(self) -> None:
         """Begin with no turns."""
         self._tell_what_is_left()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw the background of the turns."""
+        return blank_lines(self, crop)
 
     @property
     def turns(self) -> Sequence[Turn]:

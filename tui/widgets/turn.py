@@ -21,6 +21,7 @@ _STATES = {
     "partial": ("writing", "$text-accent"),
     "forgotten": ("forgotten", "$text-muted"),
 }
+_UNFINISHED = "cut off when the program ended"
 
 
 class TurnView(Stretch, can_focus=True):
@@ -127,15 +128,14 @@ class TurnView(Stretch, can_focus=True):
             case "user":
                 parts.append(("You", "bold $text-accent"))
             case "assistant":
-                name = turn.answer.model.name if turn.answer and turn.answer.model else "Answer"
-                parts.append((name, "bold $text-primary"))
+                parts.append((_name_of(turn), "bold $text-primary"))
             case "tool":
                 parts.append((f"Tool {turn.tool_name}", "bold $text-secondary"))
             case "note":
                 parts.append(("Note", "bold $text-muted"))
         if turn.state in _STATES:
             label, style = _STATES[turn.state]
-            parts += [("  ", ""), (label, style)]
+            parts += [("  ", ""), (_UNFINISHED if _is_unfinished(turn) else label, style)]
             if turn.state == "stopped" and turn.text:
                 parts += [(" ", ""), ("· k continues", "$text-muted")]
         if self._branches and len(self._branches.turn_ids) > 1:
@@ -144,6 +144,17 @@ class TurnView(Stretch, can_focus=True):
         if turn.answer and turn.answer.finish_reason == "length":
             parts += [("  ", ""), ("cut at the token limit · k continues", "$text-warning")]
         return parts
+
+
+def _name_of(turn: Turn) -> str:
+    if turn.answer is not None and turn.answer.model is not None:
+        return turn.answer.model.name
+    # Which model it was, its end would have told.
+    return "Answer" if turn.state == "partial" else "Unfinished answer"
+
+
+def _is_unfinished(turn: Turn) -> bool:
+    return turn.state == "stopped" and turn.answer is not None and turn.answer.finish_reason is None
 
 
 def _source_parts(sources: SourcedAnswer) -> list[Styled]:

@@ -2,6 +2,7 @@
 
 from appliance.config import RetryPolicy
 from appliance.core.clock import VirtualClock
+from appliance.core.events import Completed
 from appliance.core.requests import RegexFormat
 from appliance.gateway import Gateway, GatewayPolicy
 from appliance.telemetry import Telemetry
@@ -47,6 +48,23 @@ async def test_a_trace_holds_every_step_below_the_request() -> None:
     decode = next(record for record in sink.records if record.name == "decode")
     assert (decode.parent_id, decode.duration_ns) == (attempts[1].span_id, 2_000_000_000)
     assert "secret" not in repr(sink.records)
+
+
+async def test_a_stream_that_is_left_after_its_end_was_not_cancelled() -> None:
+    clock, sink = VirtualClock(), Sink()
+    gateway = Gateway(
+        [PlayedProvider(clock, PlayedModel("small", [says("well")]))],
+        clock,
+        telemetry=Telemetry(clock, sink=sink),
+    )
+    events = gateway.stream(question())
+
+    async for event in events:
+        if isinstance(event, Completed):
+            break
+    await events.aclose()
+
+    assert [record.status for record in sink.records if not record.parent_id] == ["ok"]
 
 
 async def test_attempts_retries_and_endings_are_counted() -> None:

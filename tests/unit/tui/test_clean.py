@@ -4,8 +4,9 @@ import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from tui.clean import shown, shown_line, typed
+from tui.clean import shown, shown_cell, shown_line, typed
 
 
 @given(st.text())
@@ -35,3 +36,8 @@ def test_words_of_any_script_stay_as_they_are() -> None:
 
 def test_what_is_pasted_keeps_tabs_and_has_one_kind_of_line_end() -> None:
     assert typed("a\tb\r\nc\rd\x1b[31m\u202e") == "a\tb\nc\nd[31m"
+
+
+@given(st.text(), st.integers(2, 60))
+def test_a_cell_of_a_table_is_as_wide_as_it_must_be(text: str, cells: int) -> None:
+    assert cell_len(shown_cell(text, cells)) == cells

@@ -1,0 +1,71 @@
+"""An answer on the screen: drawn as it grows as if it had been there at once, and copied as it was written."""
+
+from __future__ import annotations
+
+from textual.app import App, ComposeResult
+from textual.geometry import Offset
+from textual.selection import Selection
+
+from tui.widgets.answer_text import AnswerText
+from tui.widgets.copy_code import CodeWanted
+
+ANSWER = "One *two* three.\n\n```python\nx = 1\n\ny = 2\n```\n\n| a | b |\n|---|---|\n| c | d |\n\n- e\n- f\n"
+
+
+class Page(App[None]):
+    def __init__(self, answer: AnswerText) -> None:
+        super().__init__()
+        self.answer = answer
+        self.codes: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        yield self.answer
+
+    def on_code_wanted(self, message: CodeWanted) -> None:
+        self.codes.append(message.code)
+
+
+def rows(answer: AnswerText) -> list[str]:
+    return [answer.render_line(y).text.rstrip() for y in range(answer.size.height)]
+
+
+async def test_an_answer_that_grew_looks_like_one_that_was_there_at_once() -> None:
+    whole, grown = AnswerText(ANSWER), AnswerText()
+    async with Page(whole).run_test(size=(40, 30)) as pilot:
+        await pilot.pause()
+        expected = rows(whole)
+    async with Page(grown).run_test(size=(40, 30)) as pilot:
+        for character in ANSWER:
+            grown.append(character)
+            await pilot.pause()
+        assert rows(grown) == expected
+
+
+async def test_words_that_a_row_parts_are_copied_on_one_line() -> None:
+    answer = AnswerText("one two three four five six seven")
+    async with Page(answer).run_test(size=(14, 10)) as pilot:
+        await pilot.pause()
+        selection = Selection(Offset(4, 0), Offset(23, 0))
+
+        assert answer.size.height == 3
+        assert answer.get_selection(selection) == ("two three four five", "\n")
+
+
+async def test_a_click_above_code_wants_all_of_it() -> None:
+    page = Page(AnswerText(ANSWER))
+    async with page.run_test(size=(40, 30)) as pilot:
+        await pilot.click(AnswerText, offset=(4, 2))
+        await pilot.pause()
+
+    assert page.codes == ["x = 1\n\ny = 2"]
+
+
+async def test_another_width_breaks_other_rows() -> None:
+    answer = AnswerText("one two three four five six seven")
+    async with Page(answer).run_test(size=(40, 10)) as pilot:
+        await pilot.pause()
+        assert rows(answer) == ["one two three four five six seven"]
+        await pilot.resize_terminal(20, 10)
+        await pilot.pause()
+
+        assert rows(answer) == ["one two three four", "five six seven"]

@@ -1,0 +1,78 @@
+"""Markdown as rows: all that was written stands there, inside the width, and can be copied as it was."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui.widgets.answer_parts import Part, parts_of
+from tui.widgets.markdown_rows import lay_out
+from tui.widgets.rows import Row
+
+TABLE = "| name | km |\n|---|---:|\n| Danube | 2850 |\n| 長江 | 6300 |"
+
+
+def rows_of(text: str, width: int = 40) -> list[Row]:
+    return [row for part in parts_of(text) for row in lay_out(part, width).rows]
+
+
+def shown(text: str, width: int = 40) -> list[str]:
+    return [row.content.plain.rstrip() for row in rows_of(text, width)]
+
+
+def test_a_table_is_as_wide_as_its_cells() -> None:
+    assert shown(TABLE) == ["name   │   km", "───────┼─────", "Danube │ 2850", "長江   │ 6300"]
+
+
+def test_a_table_with_more_columns_than_room_becomes_lines() -> None:
+    assert shown(TABLE, 9) == ["name:", "Danube", "km: 2850", "", "name:", "長江", "km: 6300"]
+
+
+def test_a_long_cell_is_broken_and_not_cut() -> None:
+    text = "| a | b |\n|---|---|\n| x | one two three four five |"
+
+    assert shown(text, 17) == ["a │ b", "──┼──────────────", "x │ one two three", "  │ four five"]
+
+
+def test_a_long_line_of_code_is_broken_and_copied_whole() -> None:
+    rows = rows_of("```\n" + "x" * 50 + "\n```", 24)
+
+    assert [row.text for row in rows if row.kind == "code"] == ["x" * 20, "x" * 20, "x" * 10]
+    assert [row.joins for row in rows if row.kind == "code"] == [None, "", ""]
+
+
+def test_code_names_its_language_as_it_was_written() -> None:
+    assert shown("```python title=a.py\nx\n```") == ["  ⧉ copy  python title=a.py", "  x"]
+
+
+def test_lists_are_numbered_and_nested_as_written() -> None:
+    assert shown("9. nine\n10. ten\n    - in it\n") == [" 9. nine", "10. ten", "    ◦ in it"]
+
+
+def test_a_quote_has_a_bar_on_each_row() -> None:
+    assert shown("> one two three four five six seven eight", 20) == [
+        "▌ one two three four",
+        "▌ five six seven",
+        "▌ eight",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["[a](http://b)", "<b>bold</b>", "&amp; &lt;", "![pic](x.png)", "[x]: http://y"]
+)
+def test_what_markdown_would_hide_stands_there(text: str) -> None:
+    assert shown(text) == [text]
+
+
+@given(st.text(st.sampled_from("ab *_`#>-|1.\n長🎉"), max_size=120), st.integers(1, 60))
+def test_no_row_is_wider_than_the_screen(text: str, width: int) -> None:
+    wide = max(width, 8)
+
+    assert all(row.content.cell_length <= wide for row in rows_of(text, wide))
+
+
+def test_a_table_that_goes_on_keeps_its_columns() -> None:
+    first, second = parts_of("| n |\n|---|\n" + "\n".join(f"| {number} |" for number in range(70)))
+    laid = lay_out(first, 40)
+
+    assert second == Part(source=second.source, opener="| n |\n|---|\n", is_continued=True)
+    assert len(lay_out(second, 40, laid.columns).rows) == second.source.count("|") // 2

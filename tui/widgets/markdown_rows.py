@@ -1,0 +1,176 @@
+"""Markdown as rows of a width: everything stands as it was written, and nothing is cut at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
+from textual.content import Content, Span
+
+from tui.widgets.answer_parts import Part, plain_parser
+from tui.widgets.rows import BLANK, Row, prefixed, wrapped
+from tui.widgets.table_rows import Table, table_rows, widths_of
+
+_BULLETS = "•◦▪"
+_STYLES = {"strong": ".strong", "em": ".em", "s": ".s"}
+_CODE_PADDING = 2
+_NARROWEST = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    """A part as rows. `columns` are the widths of the table it ends with, for the part that goes on with it."""
+
+    rows: tuple[Row, ...]
+    columns: tuple[int, ...] = ()
+
+
+def lay_out(part: Part, width: int, columns: Sequence[int] = ()) -> Laid:
+    """Lay a part out; `columns` are those of the table that it continues."""
+    layout = _Layout(is_continued=bool(part.opener), columns=tuple(columns))
+    root = SyntaxTreeNode(plain_parser().parse(part.opener + part.source))
+    return Laid(rows=tuple(layout.stacked(root.children, max(1, width))), columns=layout.columns)
+
+
+class _Layout:
+    """The rows of one part."""
+
+    def __init__(self, *, is_continued: bool, columns: tuple[int, ...]) -> None:
+        self._is_continued = is_continued
+        self.columns = columns
+
+    def stacked(self, blocks: Sequence[SyntaxTreeNode], width: int, *, is_dense: bool = False) -> list[Row]:
+        """Put blocks below each other."""
+        rows: list[Row] = []
+        before = ""
+        for block in blocks:
+            is_apart = not is_dense or before == block.type == "paragraph"
+            rows += [BLANK] if rows and is_apart else []
+            rows += self._block(block, width)
+            before = block.type
+        return rows
+
+    def _block(self, block: SyntaxTreeNode, width: int, level: int = 0) -> list[Row]:
+        match block.type:
+            case "paragraph":
+                return wrapped(_inline(block), width)
+            case "heading":
+                return wrapped(_inline(block).stylize_before(f".{block.tag}"), width)
+            case "fence" | "code_block":
+                return self._code(block, width)
+            case "bullet_list" | "ordered_list":
+                return self._list(block, width, level)
+            case "blockquote":
+                bar = Content.styled("▌ ", ".quote_bar")
+                return prefixed(self.stacked(block.children, _inside(width, 2)), bar, bar)
+            case "table":
+                return self._table(block, width)
+            case "hr":
+                return [Row(content=Content.styled("─" * width, ".rule"), unsaid=width)]
+            case _:
+                return wrapped(_inline(block), width)
+
+    def _list(self, block: SyntaxTreeNode, width: int, level: int) -> list[Row]:
+        first = int(block.attrs.get("start", 1)) if block.type == "ordered_list" else None
+        marks = [
+            f"{_BULLETS[level % len(_BULLETS)]} " if first is None else f"{first + place}. "
+            for place in range(len(block.children))
+        ]
+        indent = max(map(len, marks), default=0)
+        rows: list[Row] = []
+        for item, mark in zip(block.children, marks, strict=True):
+            said = Content.styled(mark.rjust(indent), ".bullet")
+            rows += prefixed(
+                self._item(item, _inside(width, indent), level) or [BLANK],
+                said,
+                Content(" " * indent),
+                is_said=True,
+            )
+        return rows
+
+    def _item(self, item: SyntaxTreeNode, width: int, level: int) -> list[Row]:
+        rows: list[Row] = []
+        before = ""
+        for block in item.children:
+            rows += [BLANK] if before == block.type == "paragraph" else []
+            rows += self._block(block, width, level + 1)
+            before = block.type
+        return rows
+
+    def _table(self, block: SyntaxTreeNode, width: int) -> list[Row]:
+        head, *bodies = block.children
+        cells = head.children[0].children
+        table = Table(
+            head=[_inline(cell) for cell in cells],
+            body=[[_inline(cell) for cell in row.children] for body in bodies for row in body.children],
+            aligns=[str(cell.attrs.get("style", "")).removeprefix("text-align:") for cell in cells],
+        )
+        is_continued, self._is_continued = self._is_continued, False
+        if not (is_continued and self.columns):
+            self.columns = widths_of(table, width)
+        return table_rows(table, width, self.columns, is_continued=is_continued)
+
+    def _code(self, block: SyntaxTreeNode, width: int) -> list[Row]:
+        is_continued, self._is_continued = self._is_continued, False
+        info = block.info.strip()
+        padding = Content(" " * _CODE_PADDING)
+        inside = _inside(width, 2 * _CODE_PADDING)
+        rows: list[Row] = []
+        for line in _highlighted(block.content, info).split("\n", allow_blank=True):
+            for place, piece in enumerate(line.fold(inside)):
+                rows.append(Row(content=piece, joins="" if place else None, kind="code", style=".code"))
+        rows = prefixed(rows, padding, padding)
+        return rows if is_continued else [_code_head(info), *rows]
+
+
+def _code_head(info: str) -> Row:
+    parts = [("  ⧉ copy", ".code_copy")]
+    if info:
+        parts.append((f"  {info}", ".code_note"))
+    content = Content.assemble(*parts)
+    return Row(content=content, unsaid=len(content.plain), kind="code_head", style=".code")
+
+
+def _highlighted(code: str, info: str) -> Content:
+    code = code.removesuffix("\n")
+    language = info.split()[0] if info else ""
+    if not language:
+        return Content(code)
+    from textual.highlight import highlight
+
+    coloured = highlight(code, language=language)
+    # It leaves out blank lines at the end, and reads other characters as ends of lines.
+    return coloured if coloured.plain == code else Content(code)
+
+
+def _inside(width: int, taken: int) -> int:
+    return max(min(width, _NARROWEST), width - taken)
+
+
+def _inline(block: SyntaxTreeNode) -> Content:
+    tokens = [token for token in block.to_tokens() if token.type == "inline"]
+    return Content("\n").join([_inline_content(token.children or []) for token in tokens])
+
+
+def _inline_content(tokens: Sequence[Token]) -> Content:
+    texts: list[str] = []
+    spans: list[Span] = []
+    opened: list[tuple[str, int]] = []
+    position = 0
+    for token in tokens:
+        kind = token.type.removesuffix("_open").removesuffix("_close")
+        if token.nesting == 1:
+            opened.append((_STYLES.get(kind, ""), position))
+            continue
+        if token.nesting == -1:
+            style, start = opened.pop()
+            spans.append(Span(start, position, style))
+            continue
+        text = {"softbreak": " ", "hardbreak": "\n"}.get(token.type, token.content)
+        if token.type == "code_inline":
+            spans.append(Span(position, position + len(text), ".code_inline"))
+        texts.append(text)
+        position += len(text)
+    return Content("".join(texts), spans=spans)
