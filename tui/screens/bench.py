@@ -19,7 +19,7 @@ from tui.rows import BenchFigure, BenchMetric, BenchRecord, BenchRun
 from tui.screens.text_page import TextPage
 from tui.screens.working import WorkingScreen
 from tui.widgets.plain import Plain
-from tui.widgets.plot import Plot
+from tui.widgets.plot import Plot, figure_text
 from tui.widgets.work_lines import WorkLines
 
 _SHOWN_METRICS = 3
@@ -33,6 +33,7 @@ class BenchScreen(WorkingScreen):
     """Results of this run, then the runs that are kept."""
 
     CSS_PATH = "rows.tcss"
+    STOPPED = "stopped; only a measurement that ran to its end is kept"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back"),
         Binding("r", "measure('latency')", "Latency"),
@@ -130,8 +131,8 @@ class BenchScreen(WorkingScreen):
 def metric_text(metric: BenchMetric) -> str:
     """Write a metric as its median with the range of its samples."""
     low, high = min(metric.samples), max(metric.samples)
-    spread = f" [{low:.4g}–{high:.4g}]" if len(metric.samples) > 1 else ""
-    return f"{metric.name} {median(metric.samples):.4g} {metric.unit}{spread}"
+    spread = f" [{figure_text(low)}–{figure_text(high)}]" if len(metric.samples) > 1 else ""
+    return f"{metric.name} {figure_text(median(metric.samples))} {metric.unit}{spread}"
 
 
 def _record_line(record: BenchRecord) -> Content:

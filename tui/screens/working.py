@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import ClassVar
 
 from textual import on, work
 from textual.message import Message
@@ -17,6 +18,8 @@ from tui.widgets.work_lines import WorkLines
 
 class WorkingScreen(Frame):
     """Runs work in a worker that only posts messages."""
+
+    STOPPED: ClassVar[str] = "stopped; what was done so far is kept"
 
     class WorkReported(Message):
         """The work went on."""
@@ -54,7 +57,7 @@ class WorkingScreen(Frame):
         """Stop the work; without any, go back."""
         if self._work is not None and self._work.is_running:
             self._work.cancel()
-            self.query_one(WorkLines).end("stopped; what was done so far is kept")
+            self.query_one(WorkLines).end(self.STOPPED)
             return
         self.app.pop_screen()
 
@@ -89,7 +92,7 @@ class WorkingScreen(Frame):
         if error is None:
             self.query_one(WorkLines).end()
         elif isinstance(error, CancelledRequestError):
-            self.query_one(WorkLines).end(error.message)
+            self.query_one(WorkLines).end(self.STOPPED)
         else:
             self.query_one(WorkLines).end(f"✗ {error.message}")
             self.tell(error)

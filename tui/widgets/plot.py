@@ -10,6 +10,7 @@ from tui.widgets.plain import Plain
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _KEPT_FIGURES = 400
 _LABEL_CELLS = 11
+_TALL_ROWS = 40
 
 
 class Plot(Plain):
@@ -48,12 +49,18 @@ class Plot(Plain):
             self.show("")
             return
         columns = max(8, (self.size.width or 80) - _LABEL_CELLS - 2)
-        newest = f"{figures[-1]:.4g} {self._unit}"
-        lines = plot_lines(list(figures)[-columns:], rows=self._rows)
+        newest = f"{figure_text(figures[-1])} {self._unit}"
+        rows = self._rows if self.app.size.height < _TALL_ROWS else 2 * self._rows
+        lines = plot_lines(list(figures)[-columns:], rows=rows)
         top = max(figures)
-        labels = [f"{top:.4g}", *([""] * (self._rows - 2)), "0"]
+        labels = [figure_text(top), *([""] * (rows - 2)), "0"]
         drawn = [f"{label:>{_LABEL_CELLS - 1}} {line}" for label, line in zip(labels, lines, strict=True)]
         self.show("\n".join([f"{self._title} · now {newest}", *drawn]))
+
+
+def figure_text(figure: float) -> str:
+    """Write a figure with four digits that count, and never with an exponent."""
+    return f"{figure:,.0f}" if abs(figure) >= 1000 else f"{figure:.4g}"
 
 
 def plot_lines(figures: Sequence[float], *, rows: int) -> list[str]:
