@@ -306,7 +306,7 @@ async def test_a_level_that_is_interrupted_is_recorded_as_partial(
     virtual_clock: VirtualClock, tmp_path: Path
 ) -> None:
     recorder = Recorder("load", RecordStore(tmp_path), models={}, seed=1, listen=lambda _event: None)
-    plan = LoadPlan(model="tiny", input_tokens=8, output_tokens=4, requests=9, concurrencies=(1,))
+    plan = LoadPlan(model="tiny", input_tokens=40, output_tokens=4, requests=9, concurrencies=(1,))
     target = StoppingTarget(virtual_clock)
     target.asker = asyncio.create_task(measure_load(plan, target, recorder, virtual_clock))
 
@@ -323,7 +323,7 @@ async def test_a_level_whose_time_is_used_up_is_recorded_as_partial(
     virtual_clock: VirtualClock, tmp_path: Path
 ) -> None:
     recorder = Recorder("load", RecordStore(tmp_path), models={}, seed=1, listen=lambda _event: None)
-    plan = LoadPlan(model="m", input_tokens=8, output_tokens=4, requests=9, concurrencies=(1,), limit_s=2.5)
+    plan = LoadPlan(model="m", input_tokens=40, output_tokens=4, requests=9, concurrencies=(1,), limit_s=2.5)
 
     await measure_load(plan, SteadyTarget(virtual_clock), recorder, virtual_clock)
 
