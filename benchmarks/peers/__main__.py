@@ -24,6 +24,7 @@ from benchmarks.peers.readme import to_readme
 from benchmarks.peers.report import to_json, to_markdown
 from benchmarks.peers.run import RunPlan, RunRecord, run_rounds, write_atomically
 from benchmarks.structured import Round, measure_rounds
+from benchmarks.structured_together import Together
 
 STARTER = "smollm2:135m-instruct-q4_1"
 SECOND = "gemma3:270m-q4_k_m"
@@ -111,24 +112,39 @@ def run(
     asyncio.run(_run_until_told_to_end(run_rounds(record, catalog, save, _say)))
     click.echo(to_markdown(record))
     if readme_path:
-        found: list[Round] = []
-        together = None
-        if structured_rounds and record.is_complete:
-            together, _ = asyncio.run(
-                measure_rounds(
-                    models[0],
-                    structured_rounds,
-                    record.plan.threads,
-                    STRUCTURED_CASES,
-                    with_server=True,
-                    say=_say,
-                    found=found,
-                )
-            )
-        today = datetime.now(UTC).date()
-        write_atomically(readme_path, to_readme(record, found, together, cases=STRUCTURED_CASES, on=today))
+        _write_readme(readme_path, record, structured_rounds if record.is_complete else 0)
         click.echo(f"{readme_path} holds the section for the README", err=True)
     sys.exit(0 if compare(record.pairs) else 1)
+
+
+def _write_readme(path: Path, record: RunRecord, structured_rounds: int) -> None:
+    """Write what there is, measure structured output, and write again."""
+    found: list[Round] = []
+    together: Together | None = None
+
+    def write() -> None:
+        today = datetime.now(UTC).date()
+        write_atomically(path, to_readme(record, found, together, cases=STRUCTURED_CASES, on=today))
+
+    write()
+    if not structured_rounds:
+        return
+    plan = record.plan
+    measuring = measure_rounds(
+        plan.models[0],
+        structured_rounds,
+        plan.threads,
+        STRUCTURED_CASES,
+        with_server=True,
+        say=_say,
+        found=found,
+    )
+    try:
+        together, _ = asyncio.run(measuring)
+    except ApplianceError as error:
+        record.failures.append(f"structured output: {error.message}")
+    finally:
+        write()
 
 
 async def _run_until_told_to_end(measuring: Coroutine[None, None, None]) -> None:
