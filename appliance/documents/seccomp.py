@@ -7,6 +7,7 @@ import os
 import platform
 import struct
 from dataclasses import dataclass
+from functools import cache
 
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -56,20 +57,41 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """A filter before it knows which process it is for, and the call that puts it up."""
+
+    head: bytes
+    tail: bytes
+    libc: ctypes.CDLL
+
+
 def refuse_calls() -> bool:
     """Refuse sockets, new processes, other programs and reaching into processes, for good."""
-    calls = _BY_MACHINE.get(platform.machine())
-    if calls is None or platform.system() != "Linux":
+    prepared = prepare()
+    if prepared is None:
         return False
-    code = b"".join(_instructions(calls))
+    code = prepared.head + _instruction(_JUMP_EQUAL, os.getpid(), if_true=1) + prepared.tail
     buffer = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(code) // 8, ctypes.addressof(buffer))
-    libc = ctypes.CDLL(None, use_errno=True)
-    is_active: bool = libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) == 0
+    is_active: bool = (
+        prepared.libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) == 0
+    )
     return is_active
 
 
+@cache
+def prepare() -> _Filter | None:
+    """Make what every later filter shares; a process that forks does this once. `None`: there is no filter here."""
+    calls = _BY_MACHINE.get(platform.machine())
+    if calls is None or platform.system() != "Linux":
+        return None
+    tail = _instruction(_RETURN, _REFUSE | _EPERM) + _instruction(_RETURN, _ALLOW)
+    return _Filter(b"".join(_instructions(calls)), tail, ctypes.CDLL(None, use_errno=True))
+
+
 def _instructions(calls: _Calls) -> list[bytes]:
+    """All but the last three: the process may signal threads of its own only."""
     refuse = _instruction(_RETURN, _REFUSE | _EPERM)
     code = [
         _instruction(_LOAD, _AT_ARCHITECTURE),
@@ -92,9 +114,6 @@ def _instructions(calls: _Calls) -> list[bytes]:
         _instruction(_LOAD, _AT_NUMBER),
         _instruction(_JUMP_EQUAL, calls.signal_thread, if_false=3),
         _instruction(_LOAD, _AT_FIRST_ARGUMENT),
-        _instruction(_JUMP_EQUAL, os.getpid(), if_true=1),
-        refuse,
-        _instruction(_RETURN, _ALLOW),
     ]
     return code
 

@@ -10,7 +10,7 @@ from dataclasses import fields
 from datetime import datetime
 from functools import partial
 
-from appliance.documents import sandbox
+from appliance.documents import sandbox, seccomp
 from appliance.documents.builder import DocumentBuilder
 from appliance.documents.job import Job
 from appliance.documents.readers import dispatch
@@ -20,8 +20,9 @@ from appliance.documents.wire import FrameKind, read_frame, write_frame
 
 
 def warm_up() -> None:
-    """Load every reader before the first fork, so that no worker pays for it."""
+    """Load every reader and make ready the filter before the first fork, so that no worker pays for it."""
     dispatch.warm_readers()
+    seccomp.prepare()
 
 
 def run_job(job: Job, document: int, channel: int, base_bytes: int) -> tuple[FrameKind, bytes]:

@@ -267,11 +267,16 @@ class _Run:
         self._should_stop = should_stop
         self._retry_failed = retry_failed
         self._chunks_since_words = 0
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="words")
+        self._words: Future[int] | None = None
 
     def all(self, files: Iterable[FileFound]) -> list[FileResult]:
         """Go through the files in order, reading a few ahead."""
         results: list[FileResult] = []
-        with ThreadPoolExecutor(self._ingestion.workers, thread_name_prefix="read") as pool:
+        with (
+            ThreadPoolExecutor(self._ingestion.workers, thread_name_prefix="read") as pool,
+            self._beside,
+        ):
             waiting: deque[tuple[FileFound, Future[FileResult | _Work]]] = deque()
             try:
                 for file in self._until_stopped(files):
@@ -280,6 +285,7 @@ class _Run:
                         self._finish(*waiting.popleft(), results)
                 while waiting:
                     self._finish(*waiting.popleft(), results)
+                self._await_words()
             finally:
                 for _, future in waiting:
                     future.cancel()
@@ -421,10 +427,18 @@ class _Run:
         )
 
     def _keep_words_close(self, new_chunks: int) -> None:
+        """Index words behind the storing of documents, never further behind than one round."""
         self._chunks_since_words += new_chunks
         if self._chunks_since_words >= _WORDS_EVERY_CHUNKS:
-            self._ingestion.index.fill_words()
+            self._await_words()
+            self._words = self._beside.submit(self._ingestion.index.fill_words)
             self._chunks_since_words = 0
+
+    def _await_words(self) -> None:
+        """Raise what went wrong with the words of the last round."""
+        if self._words is not None:
+            self._words.result()
+            self._words = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,6 +164,6 @@ def test_sizes_that_add_up_cut_as_those_that_are_counted(gap: str) -> None:
     document = parsed(
         ("h1", "A title"), ("p", "".join(sentences)), ("li", "an item"), ("table", "a | b\n1 | 2")
     )
-    for settings in (ChunkSettings(), ChunkSettings(overlap_tokens=8), ChunkSettings(strategy="fixed")):
-        summed = chunk_document(document, WordMeter(adds_up=True), settings)
-        assert summed == chunk_document(document, WordMeter(), settings)
+    for chosen in (ChunkSettings(), ChunkSettings(overlap_tokens=8), ChunkSettings(strategy="fixed")):
+        summed = chunk_document(document, WordMeter(adds_up=True), chosen)
+        assert summed == chunk_document(document, WordMeter(), chosen)
