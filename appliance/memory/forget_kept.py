@@ -8,6 +8,7 @@ from pathlib import Path
 from appliance.config import Settings
 from appliance.core.forgetting import Forgettable
 from appliance.gateway.response_cache import ForgettableAnswers
+from appliance.memory.asked import AskedQuestions, ForgettableQuestions
 from appliance.memory.forget_files import SearchedFolder, StoreFile
 from appliance.memory.mentions import mentions
 from appliance.storage.database import Database
@@ -27,6 +28,7 @@ def kept_beside(settings: Settings, database: Database, closing: ExitStack) -> l
         stores.append(answers)
     prefixes = settings.state_dir / "prefixes"
     stores.append(SearchedFolder("saved prefixes", prefixes, clear=lambda _: _delete_files(prefixes)))
+    stores.append(ForgettableQuestions(AskedQuestions(settings.state_dir), database))
     stores.append(SearchedFolder("state and logs", settings.state_dir))
     stores.append(SearchedFolder("caches", settings.cache_dir))
     stores.append(StoreFile(database))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from appliance.app import Appliance, build_appliance, open_facts
@@ -15,6 +13,7 @@ from appliance.config.keys import USUAL_KEYS
 from appliance.core.errors import InvalidRequestError
 from appliance.core.requests import LOCAL_OWNER, SamplingParams
 from appliance.gateway import Gateway
+from appliance.memory.asked import AskedQuestions
 from appliance.memory.chat_prompt import AnswerChoice, no_facts
 from appliance.memory.conversations import Conversations
 from appliance.memory.document_scope import DocumentScope
@@ -34,7 +33,6 @@ from tui.in_process.models import CatalogueOfModels
 from tui.rows import SettingRow
 from tui.session import ExtractPort, LibraryPort
 
-_KEPT_HISTORY = 1000
 _WHOLE_NUMBERS = ("top_k", "penalty_last_tokens", "seed", "max_tokens", "reasoning_budget")
 _NUMBERS = ("temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty")
 SETTABLE = (*_NUMBERS, *_WHOLE_NUMBERS)
@@ -63,6 +61,7 @@ class InProcessSession:
     ) -> None:
         self._settings = settings
         self._on_close = on_close
+        self._asked = AskedQuestions(settings.state_dir)
         self._choice = AnswerChoice(
             model=settings.model,
             sampling=settings.default_sampling(),
@@ -231,23 +230,12 @@ class InProcessSession:
         return [*rows, *keys]
 
     def read_history(self) -> list[str]:
-        """Return what was asked before, oldest first; lines that cannot be read are left out."""
-        try:
-            lines = self._history_path().read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            return []
-        return [text for line in lines[-_KEPT_HISTORY:] if (text := _from_json(line))]
+        """Return what was asked before, oldest first."""
+        return self._asked.read()
 
     def add_history(self, text: str) -> None:
-        """Remember a question. A disk that takes nothing costs the history, not the question."""
-        path = self._history_path()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(text) + "\n")
-            path.chmod(0o600)
-        except OSError:
-            return
+        """Remember a question."""
+        self._asked.add(text)
 
     async def _forget_prompts(self) -> None:
         if self._appliance is not None:
@@ -259,17 +247,6 @@ class InProcessSession:
     def _gateway(self) -> Gateway:
         assert self._appliance is not None
         return self._appliance.gateway
-
-    def _history_path(self) -> Path:
-        return self._settings.state_dir / "ui_history.jsonl"
-
-
-def _from_json(line: str) -> str:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return ""
-    return value if isinstance(value, str) else ""
 
 
 def _changed(sampling: SamplingParams, name: str, text: str) -> SamplingParams:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -18,7 +19,7 @@ from textual.widgets.option_list import Option
 
 from appliance.core.errors import ApplianceError
 from appliance.memory.turns import Chat, Turn
-from tui.clean import shown_line
+from tui.clean import shown_cell, shown_line
 from tui.commands import is_command
 from tui.receipt_text import sections_of
 from tui.screens.answer_flow import AnswerEnded, AnswerFlow, EventArrived
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from appliance.memory.events import ChatEvent
 
 _SHOWN_CHATS = 200
+_NARROWEST_TITLE = 16
 
 
 class _Column(Vertical):
@@ -100,6 +102,10 @@ class ChatScreen(Frame):
         self.show_title()
         self.prompt.focus()
         self.set_interval(0.25, self._flow.tick)
+
+    def on_resize(self) -> None:
+        """Fit the title to the width."""
+        self.call_after_refresh(self.show_title)
 
     async def session_opened(self) -> None:
         """Show what needed the store."""
@@ -177,16 +183,20 @@ class ChatScreen(Frame):
         """Show which model and which chat this is."""
         title = self.chat.title if self.chat else "New chat"
         state = self.model_state
-        self.query_one("#title", Plain).show_parts(
-            [
-                (title, "bold"),
-                ("  ", ""),
-                (self.model_name, "$text-primary"),
-                (f" {state}" if state else "", "$text-muted"),
-                ("  offline" if self.is_open and self.session.is_offline else "", "$text-warning"),
-                (self._leaving(), "$text-warning"),
-            ]
-        )
+        parts = [
+            ("  ", ""),
+            (self.model_name, "$text-primary"),
+            (f" {state}" if state else "", "$text-muted"),
+            ("  offline" if self.is_open and self.session.is_offline else "", "$text-warning"),
+            (self._leaving(), "$text-warning"),
+        ]
+        # What answers, and where, is said in full; the name of the chat makes room.
+        line = self.query_one("#title", Plain)
+        room = (line.size.width or self.size.width) - sum(cell_len(text) for text, _ in parts)
+        title = shown_line(title)
+        if cell_len(title) > room:
+            title = shown_cell(title, max(_NARROWEST_TITLE, room)).rstrip()
+        line.show_parts([(title, "bold"), *parts])
 
     def _leaving(self) -> str:
         """Say that what is asked leaves this machine, and for where."""

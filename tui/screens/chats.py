@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 from appliance.core.errors import ApplianceError
 from appliance.memory.turns import Chat
 from tui.clean import shown_line
+from tui.counting import counted
 from tui.screens.dialogs import AskText
 from tui.screens.frame import Frame
 from tui.widgets.plain import Plain
@@ -210,6 +211,6 @@ def _chat_line(chat: Chat) -> Content:
     return Content.assemble(
         (mark, "$warning"),
         (used, "$text-muted"),
-        (f" {chat.turn_count:>4} turns  ", "$text-muted"),
+        (f" {counted(chat.turn_count, 'turn'):>10}  ", "$text-muted"),
         shown_line(chat.title, 120),
     )

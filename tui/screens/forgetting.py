@@ -8,6 +8,7 @@ from appliance.core.errors import InvalidRequestError
 from appliance.core.forgetting import ForgetChat, ForgetDocument, ForgetSubject, ForgetTarget
 from appliance.memory.turns import Chat
 from tui.clean import shown_line
+from tui.counting import counted
 from tui.rows import Forgotten
 from tui.screens.dialogs import Confirm
 from tui.screens.text_page import TextPage
@@ -34,7 +35,9 @@ class ForgetAction:
             return
         target, what = await self._target(argument, chat)
         counts = await self._screen.session.forgetting.preview(target)
-        found = ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "nothing in chats"
+        found = (
+            ", ".join(_counted(count, name) for name, count in sorted(counts.items())) or "nothing in chats"
+        )
         more = "" if isinstance(target, ForgetChat) else "; documents"
         question = (
             f"Forget {what} for good? There is no undo.\n"
@@ -59,6 +62,7 @@ class ForgetAction:
 
     async def _leave(self, target: ForgetTarget) -> None:
         screen = self._screen
+        screen.prompt.set_history(screen.session.read_history())
         if isinstance(target, ForgetChat):
             screen.chat = None
             await screen.action_new_chat()
@@ -91,3 +95,7 @@ class ForgetAction:
         return ForgetDocument(
             document_id=meant[0].document_id
         ), f"the document {shown_line(meant[0].name, 60)}"
+
+
+def _counted(count: int, plural: str) -> str:
+    return counted(count, plural.removesuffix("s"))
