@@ -250,6 +250,10 @@ class TestSession:
             await self._gateway.close()
             self._database.close()
 
+    @property
+    def server(self) -> str:
+        return ""
+
     async def check_model(self, name: str) -> None:
         if name not in [row.name for row in self.models.rows_shown]:
             raise ModelNotFoundError(f"there is no model {name}")

@@ -114,6 +114,11 @@ class LateSession:
         return self._settings.offline
 
     @property
+    def server(self) -> str:
+        """The address of the server that answers; empty when that is this process."""
+        return self._connect
+
+    @property
     def data_goes_to(self) -> str:
         """The hosts that are sent what is asked, this machine left out."""
         return self._opened.data_goes_to

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
         WorkEvent,
     )
 
+MOST_CHATS = 1_000
+
 
 class ChatPort(Protocol):
-    """Chats on disk and answers in them. Methods may raise ApplianceError."""
+    """Chats on disk and answers in them; a list has the `MOST_CHATS` used last. Methods may raise ApplianceError."""
 
     async def list_chats(self, shelf: Shelf = "current") -> list[Chat]: ...
 
@@ -212,6 +214,9 @@ class Session(Protocol):
 
     @property
     def is_offline(self) -> bool: ...
+
+    @property
+    def server(self) -> str: ...
 
     @property
     def data_goes_to(self) -> str: ...

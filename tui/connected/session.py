@@ -61,6 +61,7 @@ async def connected_session(settings: Settings, url: str) -> InProcessSession:
         library=lambda answering: LibraryOfServer(server, answering),
         extraction=lambda answering: ExtractionOfServer(server, answering),
         on_close=server.close,
+        server=address.url,
     )
 
 

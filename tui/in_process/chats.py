@@ -19,6 +19,7 @@ from appliance.memory.session import ChatSession
 from appliance.memory.turns import Branches, Chat, Summary, Turn
 from tui.in_process.sources import sourced_answer
 from tui.rows import ReceiptView, SourcedAnswer
+from tui.session import MOST_CHATS
 
 DocumentPrompts = Callable[[DocumentScope], PreparePrompt]
 """Returns what prepares the prompt of a question to documents."""
@@ -47,7 +48,7 @@ class StoredChats:
 
     async def list_chats(self, shelf: Shelf = "current") -> list[Chat]:
         """Return the chats of a shelf, pinned ones first."""
-        return await asyncio.to_thread(self._conversations.chats.list_chats, shelf, limit=1000)
+        return await asyncio.to_thread(self._conversations.chats.list_chats, shelf, limit=MOST_CHATS)
 
     async def search(self, query: str) -> list[ChatHit]:
         """Find turns and titles."""

@@ -58,7 +58,9 @@ class InProcessSession:
         library: Callable[[Callable[[], str]], ChatLibrary] | None = None,
         extraction: Callable[[Callable[[], str]], ExtractPort] | None = None,
         on_close: Callable[[], Awaitable[None]] | None = None,
+        server: str = "",
     ) -> None:
+        self.server = server
         self._settings = settings
         self._on_close = on_close
         self._asked = AskedQuestions(settings.state_dir)

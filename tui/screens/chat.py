@@ -26,7 +26,7 @@ from tui.screens.answer_flow import AnswerEnded, AnswerFlow, EventArrived
 from tui.screens.chat_actions import ChatActions
 from tui.screens.chat_completion import Completion
 from tui.screens.frame import Frame
-from tui.screens.help import welcome
+from tui.screens.help import key_name, welcome
 from tui.screens.text_page import TextPage
 from tui.widgets.blank import blank_lines
 from tui.widgets.copy_code import CodeWanted
@@ -149,6 +149,8 @@ class ChatScreen(Frame):
             Option(Content(f"{'★ ' if chat.is_pinned else ''}{shown_line(chat.title, 80)}"), id=chat.id)
             for chat in chats[:_SHOWN_CHATS]
         )
+        if len(chats) > _SHOWN_CHATS:
+            sidebar.add_option(Option(f"{key_name(self.ui.keys['chats'])} lists the others", disabled=True))
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Draw the background."""
@@ -178,6 +180,10 @@ class ChatScreen(Frame):
     def is_answering(self) -> bool:
         """Whether an answer is being written."""
         return self._flow.is_answering
+
+    def say_phase(self, phase: str) -> None:
+        """Say what is going on, with its seconds, in the meter; an empty text when it is over."""
+        self._flow.set_phase(phase)
 
     def show_title(self) -> None:
         """Show which model and which chat this is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
 from typing import ClassVar
 
 from textual import on
@@ -18,6 +19,7 @@ from tui.clean import shown_line
 from tui.counting import counted
 from tui.screens.dialogs import AskText
 from tui.screens.frame import Frame
+from tui.session import MOST_CHATS
 from tui.widgets.plain import Plain
 
 _TITLES = {"current": "Chats", "archived": "Archived chats", "trash": "Trash"}
@@ -95,40 +97,38 @@ class ChatsScreen(Frame):
 
         async def rename(title: str | None) -> None:
             if title:
-                try:
-                    await self.session.chats.rename(chat_id, title)
-                except ApplianceError as exc:
-                    self.tell(exc)
-                await self._list()
+                await self._change(self.session.chats.rename(chat_id, title))
 
         await self.app.push_screen(AskText("Rename the chat", chat.title), rename)
 
     async def action_pin(self) -> None:
         """Pin the marked chat, or let it go."""
         if chat := self._marked():
-            await self.session.chats.pin(chat.id, is_pinned=not chat.is_pinned)
-            await self._list()
+            await self._change(self.session.chats.pin(chat.id, is_pinned=not chat.is_pinned))
 
     async def action_archive(self) -> None:
         """Archive the marked chat, or bring it back."""
         if chat := self._marked():
-            await self.session.chats.archive(chat.id, is_archived=not chat.is_archived)
-            await self._list()
+            await self._change(self.session.chats.archive(chat.id, is_archived=not chat.is_archived))
 
     async def action_delete(self) -> None:
         """Move the marked chat to the trash."""
         chat = self._marked()
         if chat is None or chat.is_deleted:
             return
-        await self.session.chats.delete(chat.id)
+        if await self._change(self.session.chats.delete(chat.id)) is None:
+            return
         if chat.id == self.ui.shown_chat_id:
             await self.ui.leave_chat()
         self.notify_plain(f"deleted: {chat.title}\nu brings it back")
-        await self._list()
 
     async def action_undo(self) -> None:
         """Bring back the chat deleted last."""
-        chat = await self.session.chats.undo_delete()
+        try:
+            chat = await self.session.chats.undo_delete()
+        except ApplianceError as exc:
+            self.tell(exc)
+            return
         self.notify_plain(f"brought back: {chat.title}" if chat else "the trash is empty")
         await self._list()
 
@@ -145,6 +145,16 @@ class ChatsScreen(Frame):
     @on(OptionList.OptionSelected, "#chats")
     async def _open(self, event: OptionList.OptionSelected) -> None:
         await self._open_option(event.option)
+
+    async def _change(self, change: Awaitable[Chat]) -> Chat | None:
+        """Wait for a change and list the chats anew; None when it failed, which the user is told."""
+        try:
+            chat = await change
+        except ApplianceError as exc:
+            self.tell(exc)
+            return None
+        await self._list()
+        return chat
 
     async def _open_option(self, option: Option) -> None:
         chat_id, _, turn_id = (option.id or "").partition(":")
@@ -173,10 +183,16 @@ class ChatsScreen(Frame):
         listed.clear_options()
         listed.add_options(options)
         listed.highlighted = min(mark, len(options) - 1) if options else None
-        what = f"{len(options)} found" if query else f"{len(options)}"
-        shelf = list(_TITLES.values())[self._shelf]
-        self.query_one(".page-title", Plain).show(f"{shelf} · {what}")
+        self.query_one(".page-title", Plain).show(self._title(len(options), is_search=bool(query)))
         await self.ui.chats_changed()
+
+    def _title(self, count: int, *, is_search: bool) -> str:
+        parts = [list(_TITLES.values())[self._shelf], f"{count} found" if is_search else f"{count}"]
+        if count >= MOST_CHATS and not is_search:
+            parts.append("the ones used last, / finds the others")
+        if self.session.server:
+            parts.append(f"kept on this machine, not on {self.session.server}")
+        return " · ".join(parts)
 
     async def _shelved(self) -> list[Option]:
         match self._shelf:

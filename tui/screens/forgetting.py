@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from appliance.core.errors import InvalidRequestError
+from appliance.core.errors import ApplianceError, InvalidRequestError
 from appliance.core.forgetting import ForgetChat, ForgetDocument, ForgetSubject, ForgetTarget
 from appliance.memory.turns import Chat
 from tui.clean import shown_line
@@ -52,13 +52,20 @@ class ForgetAction:
 
     def _forget(self, target: ForgetTarget) -> None:
         self._screen.notify_plain("forgetting, then searching every store for what was removed…")
+        self._screen.say_phase("forgetting")
 
         async def show(forgotten: Forgotten) -> None:
+            self._screen.say_phase("")
             await self._leave(target)
             title = "Forgotten" if forgotten.is_clean else "NOT forgotten: something remains"
             await self._screen.app.push_screen(TextPage(title, forgotten.receipt))
 
-        self._screen.fetch(self._screen.session.forgetting.forget(target), show, group=_GROUP)
+        def fail(error: ApplianceError) -> None:
+            self._screen.say_phase("")
+            self._screen.tell(error)
+
+        forgetting = self._screen.session.forgetting.forget(target)
+        self._screen.fetch(forgetting, show, group=_GROUP, on_error=fail)
 
     async def _leave(self, target: ForgetTarget) -> None:
         screen = self._screen
