@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from time import perf_counter
 
 from appliance.catalog.gguf import read_gguf
@@ -148,7 +148,8 @@ def _record(
         began_s=timer.began_s,
         facts={
             "recommendation": advice.headline,
-            "settings": json.dumps([asdict(one) for one in advice.settings]),
+            "evidence": " · ".join(f"{one.name} {one.value}: {one.reason}" for one in advice.settings),
+            "changes": json.dumps(dict(advice.changes)),
             "memory": advice.memory,
             "is_change": bool(advice.changes),
             "note": "" if is_whole else f"so far {advice.headline}",
