@@ -175,6 +175,7 @@ class AnswerFlow:
                 assert_never(event)
 
     async def _take_question(self, turn: Turn) -> None:
+        self._screen.unsaved_question = ""
         transcript = self._screen.transcript
         shown_ids = [shown.id for shown in transcript.turns]
         if turn.parent_id in shown_ids or not shown_ids:

@@ -78,6 +78,7 @@ class ChatScreen(Frame):
         self.chat: Chat | None = None
         self.last_answer: Turn | None = None
         self.editing: Turn | None = None
+        self.unsaved_question = ""
         self._waiting = ""
         self._actions = ChatActions(self)
         self._completion = Completion(self)
@@ -332,13 +333,24 @@ class ChatScreen(Frame):
     @on(AnswerEnded)
     async def _end_answer(self, message: AnswerEnded) -> None:
         await self._flow.end(message.error)
-        if self.chat is not None:
-            self.chat = await self.session.chats.get(self.chat.id)
-            if message.error is not None:
-                await self.show_turns(await self.session.chats.branch(self.chat.id))
+        unsaved, self.unsaved_question = self.unsaved_question, ""
+        if unsaved and not self.prompt.text:
+            self.prompt.write(unsaved)
+        await self._read_again(has_failed=message.error is not None)
         self.show_title()
         await self.refresh_sidebar()
         self.call_after_refresh(self.ui.at_rest)
+
+    async def _read_again(self, *, has_failed: bool) -> None:
+        """Show the chat as it is stored; another program may have taken it away."""
+        if self.chat is None:
+            return
+        try:
+            self.chat = await self.session.chats.get(self.chat.id)
+            if has_failed:
+                await self.show_turns(await self.session.chats.branch(self.chat.id))
+        except ApplianceError as exc:
+            self.tell(exc)
 
     @on(Prompt.Submitted)
     async def _submit(self, message: Prompt.Submitted) -> None:
@@ -372,6 +384,7 @@ class ChatScreen(Frame):
             self.tell(exc)
             return
         self.prompt.write("")
+        self.unsaved_question = text
         self.prompt.remember(text)
         self._actions.asked()
         await asyncio.to_thread(self.session.add_history, text)

@@ -10,6 +10,8 @@ from textual.pilot import Pilot
 
 from appliance.core.clock import SystemClock
 from appliance.core.errors import Failure
+from appliance.core.forgetting import ForgetChat
+from appliance.memory.forget_chats import ForgettableChats
 from appliance.providers.script import EchoQuestion, Fail, Say, ScriptedModel, Think
 from tests.screen_text import screen_text, until
 from tests.ui_session import MODEL, TestSession
@@ -57,6 +59,21 @@ async def test_a_question_is_answered_on_the_screen_and_kept_in_the_store(tmp_pa
         assert chat.chat is not None
         stored = await app.session.chats.branch(chat.chat.id)
         assert [(turn.role, turn.text) for turn in stored] == [("user", "hello"), ("assistant", "hello")]
+
+
+async def test_a_question_that_could_not_be_stored_stands_in_the_input_again(tmp_path: Path) -> None:
+    session = TestSession(tmp_path)
+    app = ApplianceUI(session)
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await ask(app, pilot, "hello")
+        assert chat.chat is not None
+        ForgettableChats(session.conversations.database).forget(ForgetChat(chat_id=chat.chat.id))
+        chat.prompt.write("a long thought")
+        await pilot.press("enter")
+        await until(lambda: chat.prompt.text == "a long thought", "the question is back")
+
+        assert not chat.is_answering
 
 
 async def test_a_question_sent_before_the_store_is_open_is_sent_once_it_is(tmp_path: Path) -> None:
