@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from appliance.retrieval.grounding import SentenceSupport, ground_answer
 from tests.unit.retrieval.test_grounding import passage
@@ -166,3 +168,34 @@ def test_a_very_long_sentence_is_still_held_to_its_numbers() -> None:
     said, source = f"In 1964 {text}.", f"In 1965 {text}."
     assert support(source, (source,)).is_supported
     assert support(said, (source,)).missing == ("1964",)
+
+
+PIECES = st.sampled_from(
+    [
+        "Halden",
+        "opened",
+        " ",
+        "\n",
+        "1.",
+        "2)",
+        "- ",
+        "[1]",
+        "[9]",
+        "。",
+        "，",
+        "不",
+        "书",
+        "·",
+        "€5",
+        "%",
+        "not",
+        ",",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=12).map("".join))
+def test_every_character_of_an_answer_is_in_one_of_its_sentences(answer: str) -> None:
+    sentences = ground_answer(answer, [passage(HALDEN, 1), passage(CHINESE[0], 2)]).sentences
+    assert [answer[one.start : one.end] for one in sentences] == [one.text for one in sentences]
+    assert "".join("".join(one.text.split()) for one in sentences) == "".join(answer.split())
