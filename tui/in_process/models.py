@@ -11,7 +11,8 @@ from appliance.catalog.catalog import Catalog
 from appliance.catalog.free_memory import read_free_bytes
 from appliance.catalog.gguf import GgufInfo, read_gguf
 from appliance.catalog.manifest import Manifest
-from appliance.catalog.memory_plan import LoadShape, MemoryPlan, cache_types, plan_memory
+from appliance.catalog.load_shape import load_shape
+from appliance.catalog.memory_plan import LoadShape, MemoryPlan, plan_memory
 from appliance.catalog.progress import TransferProgress
 from appliance.catalog.store import ModelStore, human_bytes
 from appliance.catalog.verifying import verify
@@ -121,13 +122,7 @@ class CatalogueOfModels:
 
     def _shape(self, info: GgufInfo) -> LoadShape:
         window = self._settings.context_window
-        key_type, value_type = cache_types(self._settings.kv_type)
-        return LoadShape(
-            context_tokens=min(window, info.context_length or window),
-            sequences=self._settings.parallel,
-            key_type=key_type,
-            value_type=value_type,
-        )
+        return load_shape(self._settings, context_tokens=min(window, info.context_length or window))
 
     def _describe(self, name: str) -> str:
         catalog = self._catalog()
@@ -213,4 +208,5 @@ def _plan_lines(plan: MemoryPlan) -> list[str]:
         f"memory for {shape.sequences} × {shape.context_tokens} tokens (predicted peak)",
         *(f"  {name:<24}{human_bytes(size):>10}" for name, size in parts),
         f"  {verdict}; at most {plan.largest_context_tokens} tokens for each of {shape.sequences}",
+        f"  beside it, as conversations come: up to {human_bytes(shape.prefix_ram_bytes)} of prefixes",
     ]

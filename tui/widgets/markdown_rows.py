@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 from textual.content import Content, Span
 
-from tui.widgets.answer_parts import Part, plain_parser
+from tui.widgets.answer_parts import MOST_LINES, Part, plain_parser
 from tui.widgets.rows import BLANK, Row, prefixed, wrapped
 from tui.widgets.table_rows import Table, table_rows, widths_of
 
@@ -116,11 +117,11 @@ class _Layout:
         is_continued, self._is_continued = self._is_continued, False
         info = block.info.strip()
         padding = Content(" " * _CODE_PADDING)
-        inside = _inside(width, 2 * _CODE_PADDING)
+        lines = block.content.removesuffix("\n").split("\n")
         rows: list[Row] = []
-        for line in _highlighted(block.content, info).split("\n", allow_blank=True):
-            for place, piece in enumerate(line.fold(inside)):
-                rows.append(Row(content=piece, joins="" if place else None, kind="code", style=".code"))
+        for start in range(0, len(lines), MOST_LINES):
+            code = "\n".join(lines[start : start + MOST_LINES])
+            rows += _code_rows(code, info, _inside(width, 2 * _CODE_PADDING))
         rows = prefixed(rows, padding, padding)
         return rows if is_continued else [_code_head(info), *rows]
 
@@ -133,8 +134,17 @@ def _code_head(info: str) -> Row:
     return Row(content=content, unsaid=len(content.plain), kind="code_head", style=".code")
 
 
+@lru_cache(maxsize=64)
+def _code_rows(code: str, info: str, width: int) -> Sequence[Row]:
+    """Colour some lines. Kept, since code inside a list or a quote is laid out anew with each word."""
+    return [
+        Row(content=piece, joins="" if place else None, kind="code", style=".code")
+        for line in _highlighted(code, info).split("\n", allow_blank=True)
+        for place, piece in enumerate(line.fold(width))
+    ]
+
+
 def _highlighted(code: str, info: str) -> Content:
-    code = code.removesuffix("\n")
     language = info.split()[0] if info else ""
     if not language:
         return Content(code)
