@@ -47,7 +47,8 @@ class LoadShape:
     """How a model is to be loaded. The KV cache holds `context_tokens` for each of `sequences`.
 
     `kept_sequences` are the finished ones whose prefixes stay; they share the cells and cost logits rows.
-    `prefill_tokens` is the longest piece of a prompt in one forward pass.
+    `prefill_tokens` is the longest piece of a prompt in one forward pass. `prefix_ram_bytes` is the most that
+    prefixes of other conversations take later, beside the peak that is planned: loading does not depend on it.
     """
 
     context_tokens: int
@@ -59,6 +60,7 @@ class LoadShape:
     ubatch_tokens: int = 512
     prefill_tokens: int = 256
     gpu_layers: int = 0
+    prefix_ram_bytes: int = 0
 
     @property
     def cells(self) -> int:

@@ -8,8 +8,9 @@ from typing import Literal
 from appliance.catalog.catalog import Catalog, LocalModel
 from appliance.catalog.free_memory import read_free_bytes
 from appliance.catalog.gguf import GgufInfo, read_gguf
+from appliance.catalog.load_shape import load_shape
 from appliance.catalog.manifest import Manifest
-from appliance.catalog.memory_plan import LoadShape, MemoryPlan, cache_types, plan_memory
+from appliance.catalog.memory_plan import LoadShape, MemoryPlan, plan_memory
 from appliance.catalog.store import human_bytes
 from appliance.config import Settings
 from appliance.core.capabilities import ModelCard
@@ -139,16 +140,7 @@ def show_facts(
 
 def _shape(settings: Settings, info: GgufInfo, context_tokens: int | None, parallel: int | None) -> LoadShape:
     usual = min(settings.context_window, info.context_length or settings.context_window)
-    key_type, value_type = cache_types(settings.kv_type)
-    return LoadShape(
-        context_tokens=context_tokens or usual,
-        sequences=parallel or settings.parallel,
-        key_type=key_type,
-        value_type=value_type,
-        batch_tokens=settings.batch_tokens,
-        ubatch_tokens=settings.ubatch_tokens,
-        prefill_tokens=settings.prefill_chunk_tokens,
-    )
+    return load_shape(settings, context_tokens=context_tokens or usual, parallel=parallel)
 
 
 def _fit(plan: MemoryPlan | None) -> Fit:
@@ -235,6 +227,7 @@ def _plan_lines(plan: MemoryPlan) -> list[str]:
         heading,
         *(f"  {name:<40}{human_bytes(size):>10}" for name, size in parts),
         f"  {verdict}; the largest context that fits is {largest} tokens for each of {shape.sequences}",
+        f"  beside it, as conversations come: up to {human_bytes(shape.prefix_ram_bytes)} of prefixes",
     ]
 
 
@@ -253,6 +246,7 @@ def _plan_values(plan: MemoryPlan) -> dict[str, object]:
         "gpu_bytes": plan.gpu_bytes,
         "gpu_free_bytes": plan.gpu_free_bytes,
         "fits": plan.fits,
+        "prefix_ram_bytes": plan.shape.prefix_ram_bytes,
         "largest_context_tokens": plan.largest_context_tokens,
     }
 

@@ -53,6 +53,7 @@ class Settings:
     keep_alive_s: float
     max_loaded_models: int
     prefix_disk_bytes: int
+    prefix_ram_bytes: int
     offline: bool
     temperature: float
     top_p: float
@@ -180,6 +181,11 @@ def _read_all(reader: SettingReader, folders: XdgFolders, path: Path) -> Setting
         ),
         prefix_disk_bytes=reader.byte_size(
             "prefix_disk_bytes", 2**30, "disk that saved prefixes may take; 0 saves none"
+        ),
+        prefix_ram_bytes=reader.byte_size(
+            "prefix_ram_bytes",
+            2**29,
+            "memory beside the KV cache for prefixes of other conversations; 0: they stay in it and slow it",
         ),
         offline=reader.boolean("offline", False, "forbid every connection to another machine"),
         temperature=reader.number("temperature", usual.temperature, 0.0, 100.0, "0 is greedy"),

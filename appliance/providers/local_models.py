@@ -73,6 +73,7 @@ def engine_params(settings: Settings, local: LocalModel) -> EngineParams:
         reasoning_tags=local.card.reasoning_tags,
         prefix_dir=settings.state_dir / "prefixes" if keeps_prefixes else None,
         prefix_disk_bytes=settings.prefix_disk_bytes,
+        prefix_ram_bytes=settings.prefix_ram_bytes,
         runtime_dir=settings.runtime_dir,
         log_dir=settings.state_dir / "logs",
     )
@@ -86,7 +87,8 @@ def _refuse_what_does_not_fit(settings: Settings, params: EngineParams) -> None:
         ModelFileError: the file is damaged, hostile or no GGUF.
     """
     from appliance.catalog.gguf import read_gguf
-    from appliance.catalog.memory_plan import LoadShape, cache_types, plan_memory, require_fit
+    from appliance.catalog.load_shape import load_shape
+    from appliance.catalog.memory_plan import plan_memory, require_fit
     from appliance.engine.build_record import read_installed_build
     from appliance.engine.used_features import read_used_features
 
@@ -94,17 +96,7 @@ def _refuse_what_does_not_fit(settings: Settings, params: EngineParams) -> None:
     build = read_installed_build()
     if build is not None and build.backend != "cpu" and settings.gpu_layers != 0:
         return
-    key_type, value_type = cache_types(params.kv_type)
-    shape = LoadShape(
-        context_tokens=params.context_window,
-        sequences=params.parallel,
-        kept_sequences=params.kept_sequences,
-        key_type=key_type,
-        value_type=value_type,
-        batch_tokens=params.batch_tokens,
-        ubatch_tokens=params.ubatch_tokens,
-        prefill_tokens=params.prefill_chunk_tokens,
-    )
+    shape = load_shape(settings, context_tokens=params.context_window)
     require_fit(plan_memory(info, shape, cpu_features=read_used_features()), params.model_name)
 
 

@@ -10,8 +10,8 @@ from appliance.catalog.cards import load_cards
 from appliance.catalog.catalog import Catalog
 from appliance.catalog.free_memory import read_free_bytes
 from appliance.catalog.gguf import GgufInfo, read_gguf
-from appliance.catalog.manifest import Manifest
 from appliance.catalog.load_shape import load_shape
+from appliance.catalog.manifest import Manifest
 from appliance.catalog.memory_plan import LoadShape, MemoryPlan, plan_memory
 from appliance.catalog.progress import TransferProgress
 from appliance.catalog.store import ModelStore, human_bytes
