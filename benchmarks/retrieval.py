@@ -108,8 +108,7 @@ class SyntheticEmbedder:
 def measure(chunks: int, queries: int, folder: Path, *, seed: int = 1) -> RetrievalFigures:
     """Build an index of some size, unless the folder holds it, and search it.
 
-    A process of its own builds it, so that the peak of memory is that of searching. Versions of the index leave
-    five minutes after they were superseded, so the disk of a folder that was built before is what stays.
+    A process of its own builds it, so that the peak of memory is that of searching.
     """
     if not (folder / _BUILT).exists():
         builder = multiprocessing.get_context("spawn").Process(target=_build, args=(folder, chunks, seed))

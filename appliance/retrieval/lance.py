@@ -27,6 +27,7 @@ KEY_METADATA = {"lance-schema:unenforced-primary-key": "true"}
 _AT_ONCE = timedelta(microseconds=1)
 _CONFLICT_RETRIES = 10
 _READ_TRIES = 4
+_MOST_VERSIONS = 50
 
 _Result = TypeVar("_Result")
 
@@ -186,6 +187,12 @@ def clean_up(table: Table) -> None:
         # Old versions are dropped before indexes are brought up to date, which leaves one more behind.
         for _ in range(2):
             _retried(lambda: table.optimize(cleanup_older_than=_AT_ONCE, delete_unverified=True))
+
+
+def has_many_versions(table: Table) -> bool:
+    """Whether many small writes have piled up since the last cleaning."""
+    with lance_errors("read the index"):
+        return len(table.list_versions()) > _MOST_VERSIONS
 
 
 def index_scope(table: Table) -> None:

@@ -140,6 +140,7 @@ class _Lists:
     dense: list[ScoredId] = field(default_factory=list)
     text: list[ScoredId] = field(default_factory=list)
     text_vectors: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    stored: dict[int, StoredChunk] = field(default_factory=dict)
 
 
 class Searcher:
@@ -174,7 +175,7 @@ class Searcher:
         queries = _queries(request.question, wordings)
         scope = Scope(owner=request.owner, collections=request.collections, document_ids=request.document_ids)
         lists = [self._lists(query, request, scope, notes) for query in queries]
-        candidates, gone = self._gather(lists, request)
+        candidates, gone = _gather(lists)
         if request.mode == "text" or request.is_weighted:
             _compare_by_parts(candidates, queries)
         _compare_by_meaning(candidates, lists)
@@ -211,6 +212,8 @@ class Searcher:
         if request.mode != "text":
             lists.vector = self._embedded(query, notes)
             lists.dense = self._index.vectors.search(lists.vector, scope, request.candidates)
+            # What is found is read from SQLite while the other list is still being searched.
+            lists.stored.update(self._stored(lists.dense, request))
         if words is not None:
             words.result()
         return lists
@@ -218,9 +221,13 @@ class Searcher:
     def _search_words(self, lists: _Lists, request: SearchRequest, scope: Scope) -> None:
         """Search the words, and bring the vectors of what they found, to compare it by meaning too."""
         lists.text = self._index.words.search(lists.wording, scope, request.candidates)
+        lists.stored.update(self._stored(lists.text, request))
         if request.is_weighted:
             ids = [scored.chunk_id for scored in lists.text]
             lists.text_vectors = self._index.vectors.vectors_of(ids, scope)
+
+    def _stored(self, found: Sequence[ScoredId], request: SearchRequest) -> dict[int, StoredChunk]:
+        return self._index.store.chunks(request.owner, [scored.chunk_id for scored in found])
 
     def _embedded(self, query: str, notes: list[str]) -> list[float]:
         """Embed a query; one that is too long for the embedder is cut, and that is said."""
@@ -232,22 +239,6 @@ class Searcher:
         if fitting != query:
             notes.append(f"the first {len(words)} of {len(query.split())} words were compared by meaning")
         return embedder.embed_query(fitting)
-
-    def _gather(self, lists: Sequence[_Lists], request: SearchRequest) -> tuple[list[_Candidate], int]:
-        """Bring the lists together over chunks that still exist; the best score of any wording counts."""
-        ids = {scored.chunk_id for one in lists for scored in (*one.dense, *one.text)}
-        stored = self._index.store.chunks(request.owner, sorted(ids))
-        candidates = {chunk_id: _Candidate(chunk) for chunk_id, chunk in stored.items()}
-        for one in lists:
-            for rank, scored in enumerate(one.dense, start=1):
-                if (candidate := candidates.get(scored.chunk_id)) is not None:
-                    candidate.dense = max(scored.score, candidate.dense or -1.0)
-                    candidate.dense_rank = min(rank, candidate.dense_rank or rank)
-            for rank, scored in enumerate(one.text, start=1):
-                if (candidate := candidates.get(scored.chunk_id)) is not None:
-                    candidate.text = max(scored.score, candidate.text or 0.0)
-                    candidate.text_rank = min(rank, candidate.text_rank or rank)
-        return list(candidates.values()), len(ids) - len(stored)
 
     def _foreign_language(self, request: SearchRequest, lists: Sequence[_Lists]) -> str:
         """Name the language of what was found if the embedder was not made for it."""
@@ -301,6 +292,23 @@ class Searcher:
             before=tuple(other for other in around if other.ordinal < chunk.ordinal),
             after=tuple(other for other in around if other.ordinal > chunk.ordinal),
         )
+
+
+def _gather(lists: Sequence[_Lists]) -> tuple[list[_Candidate], int]:
+    """Bring the lists together over chunks that still exist; the best score of any wording counts."""
+    ids = {scored.chunk_id for one in lists for scored in (*one.dense, *one.text)}
+    stored = {chunk_id: chunk for one in lists for chunk_id, chunk in one.stored.items()}
+    candidates = {chunk_id: _Candidate(chunk) for chunk_id, chunk in stored.items()}
+    for one in lists:
+        for rank, scored in enumerate(one.dense, start=1):
+            if (candidate := candidates.get(scored.chunk_id)) is not None:
+                candidate.dense = max(scored.score, candidate.dense or -1.0)
+                candidate.dense_rank = min(rank, candidate.dense_rank or rank)
+        for rank, scored in enumerate(one.text, start=1):
+            if (candidate := candidates.get(scored.chunk_id)) is not None:
+                candidate.text = max(scored.score, candidate.text or 0.0)
+                candidate.text_rank = min(rank, candidate.text_rank or rank)
+    return list(candidates.values()), len(ids) - len(stored)
 
 
 def _dense_share(request: SearchRequest, foreign: str, notes: list[str]) -> float:

@@ -17,6 +17,7 @@ from appliance.retrieval.lance import (
     ScoredId,
     clean_up,
     delete_keys,
+    has_many_versions,
     held_keys,
     index_names,
     index_scope,
@@ -155,7 +156,8 @@ class VectorIndex:
             return
         self._index_if_due(table)
         index = _index_name(table)
-        if index is not None and (unindexed_rows(table, index) or 0) > _UNINDEXED_ROWS:
+        unindexed = 0 if index is None else unindexed_rows(table, index) or 0
+        if unindexed > _UNINDEXED_ROWS or has_many_versions(table):
             clean_up(table)
 
     def settle(self) -> None:

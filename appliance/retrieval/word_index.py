@@ -13,6 +13,7 @@ from appliance.retrieval.lance import (
     ScoredId,
     clean_up,
     delete_keys,
+    has_many_versions,
     held_keys,
     index_scope,
     lance_errors,
@@ -124,7 +125,7 @@ class WordIndex:
         unindexed = unindexed_rows(table, _INDEX)
         if unindexed is None:
             self._index()
-        elif unindexed > _UNINDEXED_ROWS:
+        elif unindexed > _UNINDEXED_ROWS or has_many_versions(table):
             clean_up(table)
 
     def settle(self) -> None:

@@ -85,3 +85,14 @@ def test_maintenance_leaves_one_version_and_a_reader_of_an_older_one_reads_on(tm
     assert next(handles, None) is None
     assert len(list((tmp_path / "vectors.lance" / "_versions").glob("*.manifest"))) == 1
     assert len(list((tmp_path / "vectors.lance" / "data").glob("*"))) == 1
+
+
+def test_many_small_additions_leave_few_versions_and_files(tmp_path: Path) -> None:
+    index = VectorIndex(LanceStore(str(tmp_path)), digest="d" * 64, dimension=_DIMENSION)
+    for number in range(120):
+        index.add([chunk(number)], vectors(1).tolist())
+        index.maintain()
+
+    assert index.held() == set(range(120))
+    assert len(list((tmp_path / "vectors.lance" / "_versions").glob("*.manifest"))) <= 51
+    assert len(list((tmp_path / "vectors.lance" / "data").glob("*"))) <= 51
