@@ -314,11 +314,12 @@ class _Run:
         if known is None and (twin := self._twin(file, identity)) is not None:
             return twin
         try:
-            return _Work(
-                identity, prepared=self._ingestion.prepare(file.path, self._pages(file), self._should_stop)
-            )
+            prepared = self._ingestion.prepare(file.path, self._pages(file), self._should_stop)
         except DocumentError as exc:
             return _Work(identity, error=exc)
+        # The file may have changed since it was hashed; what was read is what counts.
+        document = prepared.document
+        return _Work(_Identity(identity.name, document.sha256, document.size_bytes), prepared=prepared)
 
     def _settled(self, known: DocumentRecord, identity: _Identity) -> FileResult | None:
         if known.state == "ready" and self._ingestion.is_current(known, identity):

@@ -5,15 +5,19 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from appliance.core.errors import ConfigError, InvalidRequestError
+from appliance.documents.limits import Limits
+from appliance.documents.model import ParsedDocument
+from appliance.documents.parser import DocumentParser
 from appliance.retrieval.chunking import ChunkSettings
 from appliance.retrieval.embedder import EmbedderSettings, FastembedEmbedder
 from appliance.retrieval.files import find_files
 from appliance.retrieval.index import RetrievalIndex
-from appliance.retrieval.ingest import IngestReport
+from appliance.retrieval.ingest import Ingestion, IngestReport
 from appliance.retrieval.library import Library
 from appliance.retrieval.search import DENSE_SHARE, FOREIGN_DENSE_SHARE, Searcher, SearchRequest
 from appliance.retrieval.trace import SearchResult
@@ -59,6 +63,42 @@ def test_a_second_run_does_nothing_and_every_file_is_accounted_for(library: Libr
     assert outcomes(first) == {"added": 3, "failed": 1, "skipped": 1}
     assert outcomes(second) == {"unchanged": 3, "failed": 1, "skipped": 1}
     assert {result.reason for result in second.results if result.outcome == "failed"} == {"empty"}
+
+
+class RewritingReader:
+    """Gives `second.txt` other words after it was hashed and before it is read, and lets `first.txt` wait for that."""
+
+    def __init__(self, parser: DocumentParser) -> None:
+        self._parser = parser
+        self._is_rewritten = Event()
+
+    def parse(
+        self,
+        path: Path,
+        limits: Limits,
+        *,
+        on_progress: Callable[[int, int], None],
+        is_cancelled: Callable[[], bool],
+    ) -> ParsedDocument:
+        if path.name == "second.txt":
+            path.write_text("Zebras graze on the savanna.\n")
+            self._is_rewritten.set()
+        assert self._is_rewritten.wait(timeout=60)
+        return self._parser.parse(path, limits, on_progress=on_progress, is_cancelled=is_cancelled)
+
+
+def test_a_file_that_changes_before_it_is_read_is_no_copy_of_what_it_was(
+    library: Library, embedder_folder: Path, tmp_path: Path
+) -> None:
+    for name in ("first.txt", "second.txt"):
+        (tmp_path / name).write_text("Llamas live in the mountains.\n")
+    meter = FastembedEmbedder.load(embedder_folder, threads=1)
+    with DocumentParser(processes=2) as parser:
+        ingestion = Ingestion(library.index, RewritingReader(parser), meter, digest=meter.digest, workers=2)
+        files = find_files([str(tmp_path / "first.txt"), str(tmp_path / "second.txt")])
+        report = ingestion.add(files, owner=OWNER, collection="papers")
+    assert outcomes(report) == {"added": 2}
+    assert ask(library, "zebras on the savanna").hits[0].chunk.name == "second.txt"
 
 
 def test_a_changed_file_takes_the_place_of_its_old_text(library: Library, folder: Path) -> None:
