@@ -279,6 +279,15 @@ def _loading(settings: Settings, url: str | None) -> dict[str, Scalar]:
         "kv_type": settings.kv_type,
         "flash_attention": settings.flash_attention,
         "gpu_layers": settings.gpu_layers,
+        **{
+            name: value
+            for name, value in (
+                ("batch_tokens", settings.batch_tokens),
+                ("ubatch_tokens", settings.ubatch_tokens),
+                ("prefill_chunk_tokens", settings.prefill_chunk_tokens),
+            )
+            if settings.source_of(name) != "default"
+        },
     }
 
 

@@ -39,6 +39,9 @@ def memory_command(source: SettingsSource, **flags: Unpack[MemoryFlags]) -> int:
     models = local_models(settings, flags["models"])
     choice = LoadChoice(
         threads=settings.threads or usual_threads(),
+        batch_tokens=settings.batch_tokens,
+        ubatch_tokens=settings.ubatch_tokens,
+        prefill_chunk_tokens=settings.prefill_chunk_tokens,
         kv_type=settings.kv_type,
         flash_attention=settings.flash_attention,
         gpu_layers=settings.gpu_layers,
