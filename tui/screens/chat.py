@@ -415,9 +415,9 @@ class ChatScreen(Frame):
     async def _scroll(self, message: Prompt.ScrollWanted) -> None:
         match message.key:
             case "pageup":
-                self.transcript.scroll_page_up(animate=False)
+                self.transcript.go_back()
             case "pagedown":
-                self.transcript.scroll_page_down(animate=False)
+                self.transcript.go_on()
             case "home" | "ctrl+home":
                 await self.transcript.go_to_beginning()
             case _:

@@ -24,7 +24,9 @@ from tui.widgets.stretch import Stretch
 from tui.widgets.turn import TurnView
 
 PAGE_TURNS = 16
-_MOST_PAGES = 6
+# What comes when a page is turned: fewer, for the reader waits until they are laid out.
+TURNED_TURNS = 8
+_MOST_PAGES = 11
 # What lies this many screens beside the visible one is laid out too, so that a page further shows it at once.
 _NEAR_SCREENS = 1.0
 
@@ -144,6 +146,20 @@ class Transcript(VerticalScroll, can_focus=False):
         self.anchor()
         self.post_message(self.Moved(0))
 
+    def go_back(self) -> None:
+        """Go a page up; on a screen that holds all that is mounted, the turns before come."""
+        if self.scroll_y <= 0 and self._first_shown > 0:
+            self._begin_turning(self._turn_back)
+        else:
+            self.scroll_page_up(animate=False)
+
+    def go_on(self) -> None:
+        """Go a page down; at the end of what is mounted, the turns after come."""
+        if self.scroll_y >= self.max_scroll_y and not self._shows_end:
+            self._begin_turning(self._turn_on)
+        else:
+            self.scroll_page_down(animate=False)
+
     async def go_to_beginning(self) -> None:
         """Go to the first turn."""
         self.release_anchor()
@@ -208,14 +224,10 @@ class Transcript(VerticalScroll, can_focus=False):
         if not self.is_attached:
             return
         self.note_growth()
-        if self._is_turning:
-            return
         if new_value <= 0 < old_value and self._first_shown > 0:
-            self._is_turning = True
-            self.call_later(self._turn_back)
+            self._begin_turning(self._turn_back)
         elif new_value >= self.max_scroll_y and new_value > old_value and not self._shows_end:
-            self._is_turning = True
-            self.call_later(self._turn_on)
+            self._begin_turning(self._turn_on)
 
     def on_resize(self, event: Resize) -> None:  # noqa: ARG002
         """Lay out what a larger screen shows."""
@@ -244,15 +256,20 @@ class Transcript(VerticalScroll, can_focus=False):
         self._tell_what_is_left()
         self.call_after_refresh(self._lay_out_what_is_near)
 
+    def _begin_turning(self, turn: Callable[[], Awaitable[None]]) -> None:
+        if not self._is_turning:
+            self._is_turning = True
+            self.call_later(turn)
+
     async def _turn_back(self) -> None:
         pages = self._pages
-        page = await self._page(max(0, self._first_shown - PAGE_TURNS), self._first_shown)
+        page = await self._page(max(0, self._first_shown - TURNED_TURNS), self._first_shown)
         self._first_shown -= page.turns
         await self._turn(page, pages[0], dropped=pages[_MOST_PAGES - 1 :], is_back=True)
 
     async def _turn_on(self) -> None:
         pages = self._pages
-        page = await self._page(self._end_shown, min(len(self._turns), self._end_shown + PAGE_TURNS))
+        page = await self._page(self._end_shown, min(len(self._turns), self._end_shown + TURNED_TURNS))
         self._end_shown += page.turns
         self.release_anchor()
         await self._turn(page, pages[-1], dropped=pages[: 1 - _MOST_PAGES], is_back=False)
