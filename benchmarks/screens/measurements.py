@@ -34,6 +34,8 @@ _KEYS = "абвгдежзиклмнопрстуфхцчшщыэюя"
 _PHASE_S = 10.0
 _PAGES = 50
 _PAGE_UP, _PAGE_DOWN, _CTRL_HOME, _CTRL_END = "\x1b[5~", "\x1b[6~", "\x1b[1;5H", "\x1b[1;5F"
+# A cursor that blinks writes this much, though a key did nothing.
+_BLINK_BYTES = 500
 _CLEAR_LINE = "\x15"
 
 
@@ -242,31 +244,36 @@ def _scroll(terminal: Terminal, wanted: Wanted) -> Report:
     terminal.send("\x1bOQ")
     terminal.wait_for("A chat of many turns")
     terminal.settle()
-    terminal.forget()
-    opened = _needed(terminal.burst("\r", quiet_s=0.4))
-    terminal.forget()
-    began_s = time.perf_counter()
-    terminal.send(_CTRL_HOME)
-    _read_until(terminal, "Question 1:", timeout_s=5.0)
-    jumped_s = time.perf_counter() - began_s
+    opened_s = _jump(terminal, "\r", LAST_WORDS)
+    terminal.settle()
+    to_beginning_s = _jump(terminal, _CTRL_HOME, "Question 1:")
     is_at_beginning = b"Question 1:" in terminal.written
     terminal.settle()
-    terminal.burst(_CTRL_END, quiet_s=0.4)
+    to_end_s = _jump(terminal, _CTRL_END, LAST_WORDS)
+    terminal.settle()
     up = _until_quiet(terminal, _PAGE_UP, most=_PAGES)
     down = _until_quiet(terminal, _PAGE_DOWN, most=_PAGES)
-    to_end = _needed(terminal.burst(_CTRL_END, quiet_s=0.4))
     return {
         "turns": wanted.turns,
-        "open_ms": round(opened.last_s * 1000, 1),
-        "jump_to_beginning_ms": round(jumped_s * 1000, 1),
+        "open_ms": round(opened_s * 1000, 1),
+        "jump_to_beginning_ms": round(to_beginning_s * 1000, 1),
         "jump_reaches_beginning": float(is_at_beginning),
-        "jump_to_end_ms": round(to_end.last_s * 1000, 1),
+        "jump_to_end_ms": round(to_end_s * 1000, 1),
         "page_up_ms": percentiles([burst.last_s * 1000 for burst in up]),
         "page_up_cpu_ms": percentiles([burst.cpu_s * 1000 for burst in up]),
         "page_ups": len(up),
         "page_down_ms": percentiles([burst.last_s * 1000 for burst in down]),
         "page_down_cpu_ms": percentiles([burst.cpu_s * 1000 for burst in down]),
     }
+
+
+def _jump(terminal: Terminal, key: str, text: str) -> float:
+    """Press a key; return how long it took until a text was there."""
+    terminal.forget()
+    began_s = time.perf_counter()
+    terminal.send(key)
+    _read_until(terminal, text, timeout_s=5.0)
+    return time.perf_counter() - began_s
 
 
 def _read_until(terminal: Terminal, text: str, timeout_s: float) -> None:
@@ -277,15 +284,13 @@ def _read_until(terminal: Terminal, text: str, timeout_s: float) -> None:
 
 def _until_quiet(terminal: Terminal, key: str, *, most: int) -> list[Burst]:
     bursts: list[Burst] = []
-    while len(bursts) < most and (burst := terminal.burst(key, timeout_s=2.0)) is not None:
-        bursts.append(burst)
+    for _ in range(most):
+        burst = terminal.burst(key, timeout_s=2.0)
+        if burst is None:
+            break
+        if burst.written_bytes >= _BLINK_BYTES:
+            bursts.append(burst)
     return bursts
-
-
-def _needed(burst: Burst | None) -> Burst:
-    if burst is None:
-        raise InternalError("a key set off nothing")
-    return burst
 
 
 def percentiles(values: Sequence[float]) -> Figures:

@@ -66,13 +66,14 @@ def write_chat(file: Path, turns: int) -> None:
     for number in range(1, turns + 1):
         name = f"turn-{number}"
         nodes[parent]["children"] = [name]
-        nodes[name] = {"id": name, "parent": parent, "children": [], "message": _message(name, number)}
+        message = _message(name, number, LAST_WORDS if number == turns else "")
+        nodes[name] = {"id": name, "parent": parent, "children": [], "message": message}
         parent = name
     chat = {"title": "A chat of many turns", "create_time": 1.7e9, "mapping": nodes, "current_node": parent}
     file.write_text(json.dumps([chat]), encoding="utf-8")
 
 
-def _message(name: str, number: int) -> dict[str, object]:
+def _message(name: str, number: int, last_words: str) -> dict[str, object]:
     is_question = number % 2 == 1
     answer = "\n\n".join(islice(_pieces(), number % 5, number % 5 + 2))
     text = f"Question {number}: {_sentence(number, 12)}" if is_question else f"Answer {number}.\n\n{answer}"
@@ -80,7 +81,7 @@ def _message(name: str, number: int) -> dict[str, object]:
         "id": name,
         "author": {"role": "user" if is_question else "assistant"},
         "create_time": 1.7e9 + number,
-        "content": {"content_type": "text", "parts": [text]},
+        "content": {"content_type": "text", "parts": [f"{text}\n\n{last_words}".rstrip()]},
     }
 
 

@@ -24,11 +24,12 @@ _KEPT_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """What a key set off: when the first and the last byte came, and the CPU time it took."""
+    """What a key set off: when the first and the last byte came, how many, and the CPU time it took."""
 
     first_s: float
     last_s: float
     cpu_s: float
+    written_bytes: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,6 +82,7 @@ class Terminal:
     def burst(self, keys: str, quiet_s: float = 0.06, timeout_s: float = 5.0) -> Burst | None:
         """Press keys and read all they set off; None when nothing was written."""
         cpu_s, began_s = self.drawing_cpu_s(), time.perf_counter()
+        before_bytes = self.written_bytes
         self.send(keys)
         first_s = last_s = 0.0
         while time.perf_counter() - began_s < timeout_s:
@@ -90,7 +92,12 @@ class Terminal:
             first_s = first_s or last_s
         if not first_s:
             return None
-        return Burst(first_s=first_s, last_s=last_s, cpu_s=self.drawing_cpu_s() - cpu_s)
+        return Burst(
+            first_s=first_s,
+            last_s=last_s,
+            cpu_s=self.drawing_cpu_s() - cpu_s,
+            written_bytes=self.written_bytes - before_bytes,
+        )
 
     def drawing_cpu_s(self) -> float:
         """Return the CPU time of the main thread, which draws, so far."""
