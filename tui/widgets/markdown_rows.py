@@ -11,7 +11,7 @@ from markdown_it.tree import SyntaxTreeNode
 from textual.content import Content, Span
 
 from tui.widgets.answer_parts import MOST_LINES, Part, plain_parser
-from tui.widgets.rows import BLANK, Row, prefixed, wrapped
+from tui.widgets.rows import BLANK, Row, folded, prefixed, wrapped
 from tui.widgets.table_rows import Table, table_rows, widths_of
 
 _BULLETS = "•◦▪"
@@ -140,7 +140,7 @@ def _code_rows(code: str, info: str, width: int) -> Sequence[Row]:
     return [
         Row(content=piece, joins="" if place else None, kind="code", style=".code")
         for line in _highlighted(code, info).split("\n", allow_blank=True)
-        for place, piece in enumerate(line.fold(width))
+        for place, piece in enumerate(folded(line, width))
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from rich.cells import split_graphemes
 from textual.content import Content
 
 RowKind = Literal["text", "code_head", "code"]
@@ -33,7 +34,7 @@ class Row:
 BLANK = Row(content=Content(""))
 
 
-def wrapped(content: Content, width: int, *, style: str = "") -> list[Row]:
+def wrapped(content: Content, width: int) -> list[Row]:
     """Break text between words; one that is longer than a line is broken inside."""
     rows: list[Row] = []
     for line in content.split("\n", allow_blank=True):
@@ -41,9 +42,22 @@ def wrapped(content: Content, width: int, *, style: str = "") -> list[Row]:
         for piece in line.wrap(max(1, width)):
             found = plain.find(piece.plain, position)
             joins = plain[position:found] if rows and position else None
-            rows.append(Row(content=piece, joins=joins, style=style))
+            rows.append(Row(content=piece, joins=joins))
             position = found + len(piece.plain)
     return rows or [BLANK]
+
+
+def folded(content: Content, width: int) -> list[Content]:
+    """Break a line anywhere but inside what is drawn as one character; joined, the pieces are the line."""
+    offsets: list[int] = []
+    cells = 0
+    spans, _ = split_graphemes(content.plain)
+    for start, _, size in spans:
+        if cells and cells + size > width:
+            offsets.append(start)
+            cells = 0
+        cells += size
+    return content.divide(offsets)
 
 
 def prefixed(rows: Sequence[Row], first: Content, other: Content, *, is_said: bool = False) -> list[Row]:

@@ -40,6 +40,16 @@ def test_a_long_line_of_code_is_broken_and_copied_whole() -> None:
     assert [row.joins for row in rows if row.kind == "code"] == [None, "", ""]
 
 
+@given(
+    st.text(st.sampled_from("ab \u0301\u200d\u0e31\ufe0f長👩"), min_size=1, max_size=80), st.integers(12, 30)
+)
+def test_code_of_any_script_stands_there_whole(code: str, width: int) -> None:
+    rows = rows_of(f"```\n{code}\n```", width)
+
+    assert "".join(row.text for row in rows if row.kind == "code") == code
+    assert all(row.content.cell_length <= width for row in rows)
+
+
 def test_code_names_its_language_as_it_was_written() -> None:
     assert shown("```python title=a.py\nx\n```") == ["  ⧉ copy  python title=a.py", "  x"]
 
