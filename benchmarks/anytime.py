@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import count
 
 from benchmarks.statistics import Interval
 
 # Beta(a, a) as prior of the share below the median. A small `a` favours samples that all lie on one side, so that
 # few of them tell what is clearly faster from what is not.
 _PRIOR = 0.2
-_MOST_VALUES = 10_000
 
 
 def anytime_interval(values: Sequence[float], *, confidence: float) -> Interval:
@@ -32,7 +32,8 @@ def anytime_interval(values: Sequence[float], *, confidence: float) -> Interval:
 @lru_cache(maxsize=4096)
 def least_values(confidence: float, against: int = 0) -> int:
     """How many values say on which side of 1 the median lies, where so many of them lie on the other."""
-    return next(size for size in range(1, _MOST_VALUES) if _excluded(size, confidence) > against)
+    wanted = -math.log(1.0 - confidence)
+    return next(size for size in count(2 * (against + 1)) if _log_won(size, against) >= wanted)
 
 
 @lru_cache(maxsize=4096)

@@ -17,6 +17,8 @@ Standing = Literal["faster", "slower", "alike", "undecided"]
 ALIKE = 1.03
 _LEAST_ROUNDS = 3
 _RECENT = 3
+# So often in a row the usual thing may fail.
+_MOST_FAILURES = 2
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -66,9 +68,9 @@ class Contestant:
 
     @property
     def rounds_to_claim(self) -> int:
-        """The fewest rounds more that could decide it, if all went the way that most went."""
+        """The fewest rounds more that could decide it, if all went the way that most went; one, if it is decided."""
         if self.standing != "undecided":
-            return 0
+            return 1
         against = min(sum(ratio <= 1.0 for ratio in self.ratios), sum(ratio >= 1.0 for ratio in self.ratios))
         return max(1, least_values(self.confidence, against) - self.rounds)
 
@@ -88,6 +90,7 @@ class Race:
     An order that chance decides makes "who of the two was faster" a fair coin where nothing differs, whatever the
     machine does meanwhile; the intervals rest on that alone. Who is decided rests. Where the time left cannot decide
     all, those that would take longest are left out, and come back when the others are done or nobody can be decided.
+    Without the usual thing nothing can be compared: where it fails twice in a row, the race ends.
 
     Args:
         left_s: how much time is left.
@@ -106,6 +109,7 @@ class Race:
     ) -> None:
         self.contestants = list(contestants)
         self.usual_s: list[float] = []
+        self._failures_in_a_row = 0
         self._measure = measure
         self._left_s = left_s
         self._now_s = now_s
@@ -114,7 +118,7 @@ class Race:
 
     async def run(self, must_end: Callable[[], bool] = lambda: False) -> None:
         """Go on until everybody is decided, the time is up or somebody says so."""
-        while self._left_s() > 0 and not must_end():
+        while self._left_s() > 0 and self._failures_in_a_row < _MOST_FAILURES and not must_end():
             running = self._running()
             if not running:
                 return
@@ -130,9 +134,9 @@ class Race:
         """Of each group the fastest of those that were shown to be faster."""
         found: dict[str, Contestant] = {}
         for one in self.contestants:
-            if one.standing == "faster" and (
-                one.group not in found or one.speedup > found[one.group].speedup
-            ):
+            if one.failure or one.standing != "faster":
+                continue
+            if one.group not in found or one.speedup > found[one.group].speedup:
                 found[one.group] = one
         return found
 
@@ -152,15 +156,19 @@ class Race:
         return running
 
     def _is_open(self, one: Contestant) -> bool:
-        """Whether more rounds can tell anything; of several that are faster they tell which is fastest."""
+        """Whether more rounds can tell anything: of several that are faster, which is fastest."""
         if one.failure or one.rounds >= self._most_rounds:
             return False
         if one.standing == "faster":
-            return any(other.standing == "faster" for other in self._rivals(one))
+            return any(other.standing == "faster" and _overlap(one, other) for other in self._rivals(one))
         return one.standing == "undecided"
 
     def _rivals(self, one: Contestant) -> list[Contestant]:
-        return [other for other in self.contestants if other is not one and other.group == one.group]
+        return [
+            other
+            for other in self.contestants
+            if other is not one and other.group == one.group and not other.failure
+        ]
 
     async def _run_round(self, running: Sequence[Contestant]) -> None:
         order: list[Contestant | None] = [None, *running]
@@ -172,10 +180,13 @@ class Race:
             began_s = self._now_s()
             seconds = await self._measure(one)
             cost_s = self._now_s() - began_s
-            if one is None:
-                self.usual_s.append(cost_s)
-            else:
+            if one is not None:
                 one.costs_s.append(cost_s)
+            else:
+                self.usual_s.append(cost_s)
+                self._failures_in_a_row = self._failures_in_a_row + 1 if seconds is None else 0
+                if seconds is None:
+                    return
             if seconds is not None:
                 times[one] = seconds
         for one in running:
@@ -196,3 +207,8 @@ class Race:
     def _seconds_to_decide(self, running: Sequence[Contestant]) -> float:
         usual_s = self.usual_cost_s * max(one.rounds_to_claim for one in running)
         return usual_s + sum(one.seconds_to_claim for one in running)
+
+
+def _overlap(one: Contestant, other: Contestant) -> bool:
+    """Whether either may still be the faster one."""
+    return one.interval.low <= other.interval.high and other.interval.low <= one.interval.high

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from appliance.core.errors import ProviderUnavailableError
 from benchmarks.anytime import least_values
 from benchmarks.race import Contestant, Race
 from benchmarks.speed_tests import LoadChoice
@@ -53,13 +54,20 @@ class Sweep:
         self._search = self._race({contestant: one.choice for one, contestant in self._entered.items()})
         self._proof: dict[str, Contestant] = {}
         self._together: LoadChoice | None = None
+        self._usual_failure = ""
 
     async def run(self) -> None:
-        """Search, prove what was found together, and use what time is left for what is not decided."""
+        """Search, prove what was found together, and use what time is left for what is not decided.
+
+        Raises:
+            ProviderUnavailableError: the usual settings failed before anything could be compared.
+        """
         await self._search.run(self._must_prove)
         if len(self._winners()) > 1 and self._timer.left_s() > 0:
             await self._prove()
         await self._search.run()
+        if self._usual_failure and not any(one.ratios for one in self._entered.values()):
+            raise ProviderUnavailableError(f"your settings cannot be measured: {self._usual_failure}")
 
     def found(self) -> Found:
         """What was found so far."""
@@ -72,6 +80,7 @@ class Sweep:
             needed_s=self._search.seconds_to_decide_all(),
             rounds=len(self._search.usual_s),
             elapsed_s=self._plan.budget_s - self._timer.left_s(),
+            usual_failure=self._usual_failure,
         )
 
     def _winners(self) -> list[Variation]:
@@ -100,14 +109,20 @@ class Sweep:
             name: Contestant(name=name, group=_TOGETHER, confidence=confidence)
             for name in (_TOGETHER, _ALONE)
         }
-        choices = {_TOGETHER: self._together, _ALONE: self._best_alone()}
+        alone = self._fastest()
+        assert alone is not None
+        choices = {_TOGETHER: self._together, _ALONE: alone.choice}
         await self._race({one: choices[name] for name, one in self._proof.items()}).run()
+        self._entered[alone].failure = self._proof[_ALONE].failure
 
     def _race(self, choices: Mapping[Contestant, LoadChoice]) -> Race:
         async def measure(one: Contestant | None) -> float | None:
             seconds = await self._timer.request_s(self._plan.usual if one is None else choices[one])
-            if seconds is None and one is not None:
-                one.failure = self._timer.failure
+            failure = self._timer.failure if seconds is None else ""
+            if one is None:
+                self._usual_failure = failure
+            else:
+                one.failure = failure
             return seconds
 
         return Race(
@@ -123,12 +138,11 @@ class Sweep:
         """What is faster together, where that was shown; otherwise the fastest alone, otherwise the usual."""
         together, alone = self._proof.get(_TOGETHER), self._proof.get(_ALONE)
         if together is not None and alone is not None and self._together is not None:
-            is_shown = together.standing == "faster" and together.speedup >= alone.speedup
-            return self._together if is_shown else self._best_alone()
-        return self._best_alone()
+            is_shown = not together.failure and together.standing == "faster"
+            if is_shown and (alone.failure or together.speedup >= alone.speedup):
+                return self._together
+        fastest = self._fastest()
+        return fastest.choice if fastest else self._plan.usual
 
-    def _best_alone(self) -> LoadChoice:
-        winners = self._winners()
-        if not winners:
-            return self._plan.usual
-        return max(winners, key=lambda one: self._entered[one].speedup).choice
+    def _fastest(self) -> Variation | None:
+        return max(self._winners(), key=lambda one: self._entered[one].speedup, default=None)

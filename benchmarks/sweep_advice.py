@@ -33,7 +33,10 @@ _CERTAINTY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What the races have shown. `needed_s` is how long those that are not decided would take at least."""
+    """What the races have shown. `needed_s` is how long those that are not decided would take at least.
+
+    `usual_failure` says why the usual choice could not be measured any more, if it could not.
+    """
 
     tried: Sequence[Variation]
     entered: Mapping[Variation, Contestant]
@@ -43,6 +46,7 @@ class Found:
     needed_s: float
     rounds: int
     elapsed_s: float
+    usual_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +118,13 @@ def advise(plan: SweepPlan, size: RequestSize, found: Found, predict: Predict) -
 
 
 def _headline(found: Found, changes: Mapping[str, Scalar]) -> str:
+    shown = _recommended(found, changes)
+    if not found.usual_failure:
+        return shown
+    return f"your settings could not be measured any more: {found.usual_failure}; until then {shown}"
+
+
+def _recommended(found: Found, changes: Mapping[str, Scalar]) -> str:
     if changes:
         evidence = _evidence_for(found)
         stated = ", ".join(f"{name} = {_toml(value)}" for name, value in changes.items())
@@ -121,7 +132,7 @@ def _headline(found: Found, changes: Mapping[str, Scalar]) -> str:
     compared = [one for one in found.entered.values() if one.ratios]
     if not compared:
         return "nothing could be compared in this time, so nothing is recommended: your settings stay"
-    if any(one.standing == "faster" for one in compared):
+    if any(one.standing == "faster" and not one.failure for one in compared):
         return "recommended: your settings as they are; what is faster has a price that you did not allow"
     if all(one.standing in ("slower", "alike") for one in compared):
         return "recommended: your settings as they are; every other value is slower or the same"
@@ -163,6 +174,8 @@ def _reason(plan: SweepPlan, found: Found, one: Variation, chosen: Scalar) -> st
     if one.skipped:
         return f"{one.value} not measured: {one.skipped}"
     contestant = found.entered[one]
+    if contestant.failure and contestant.ratios:
+        return f"{one.value} failed after {contestant.rounds} rounds: {contestant.failure}"
     if contestant.failure:
         return f"{one.value} cannot be measured: {contestant.failure}"
     if not contestant.ratios:
@@ -230,12 +243,20 @@ def _memory(plan: SweepPlan, found: Found, predict: Predict) -> str:
 
 
 def _hints(plan: SweepPlan, found: Found) -> list[str]:
-    names = [one.name for one in found.entered.values() if not one.failure and one.standing == "undecided"]
-    if not names:
-        return []
+    """Name what is not decided, and what stopped it: the rounds that were allowed, or the time."""
+    undecided = [one for one in found.entered.values() if not one.failure and one.standing == "undecided"]
+    stopped = [one.name for one in undecided if one.rounds >= plan.most_rounds]
+    names = [one.name for one in undecided if one.rounds < plan.most_rounds]
     minutes = round((plan.budget_s + found.needed_s) / 60 + 0.5)
-    ways = f"--budget {minutes}m or a quieter machine may show a difference, if there is one"
-    return [f"not decided: {', '.join(names)}; {ways}"]
+    chance = "or a quieter machine may show a difference, if there is one"
+    hints = []
+    if stopped:
+        hints.append(
+            f"not decided in -r {plan.most_rounds} rounds: {', '.join(stopped)}; more of them {chance}"
+        )
+    if names:
+        hints.append(f"not decided: {', '.join(names)}; --budget {minutes}m {chance}")
+    return hints
 
 
 def _toml(value: Scalar) -> str:
