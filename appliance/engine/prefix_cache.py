@@ -103,7 +103,7 @@ class PrefixCache:
         if sequence is None:
             return None
         filled = self._fill(sequence, source, owner, tokens, length)
-        self._park_unshared(source, filled)
+        self._park_unshared(source, length if filled == length else 0)
         return sequence, filled
 
     def _fill(
@@ -225,11 +225,14 @@ class PrefixCache:
         if not self._parked_limit_bytes:
             return False
         size = self._context.state_bytes(kept.sequence)
-        if size > self._parked_limit_bytes:
+        if not 0 < size <= self._parked_limit_bytes:
+            return False
+        state = self._context.read_state(kept.sequence)
+        if len(state) != size:
             return False
         while self.parked_bytes + size > self._parked_limit_bytes:
             self._drop(next(other for other in self._kept if other.state is not None))
-        kept.state = self._context.read_state(kept.sequence)
+        kept.state = state
         self.release(kept.sequence)
         kept.sequence = None
         return True

@@ -28,6 +28,7 @@ _AT_ONCE = timedelta(microseconds=1)
 _CONFLICT_RETRIES = 10
 _READ_TRIES = 4
 _MOST_VERSIONS = 50
+_ROWS_OF_VERSION = 4_000
 
 _Result = TypeVar("_Result")
 
@@ -88,13 +89,16 @@ class LanceStore:
             return None
         for _ in range(2):
             try:
-                table = self._connection.open_table(name)
-                _read(partial(_read_keys, table))
-                return table
+                return _read(partial(self._open_whole, name))
             except (RuntimeError, OSError, ValueError):
                 if not self._remove_torn_versions(name):
                     return None
         return None
+
+    def _open_whole(self, name: str) -> Table:
+        table = self._connection.open_table(name)
+        _read_keys(table)
+        return table
 
     def create(self, name: str, schema: pa.Schema) -> Table:
         """Create a table, in place of whatever has the name."""
@@ -190,9 +194,9 @@ def clean_up(table: Table) -> None:
 
 
 def has_many_versions(table: Table) -> bool:
-    """Whether many small writes have piled up since the last cleaning."""
+    """Whether many small writes have piled up since the last cleaning, which writes the whole table anew."""
     with lance_errors("read the index"):
-        return len(table.list_versions()) > _MOST_VERSIONS
+        return len(table.list_versions()) > max(_MOST_VERSIONS, table.count_rows() // _ROWS_OF_VERSION)
 
 
 def index_scope(table: Table) -> None:

@@ -102,16 +102,19 @@ class VectorIndex:
         table = self._checked()
         if table is None:
             return []
-        query = (
-            _vector_query(table, vector)
-            .distance_type("cosine")
-            .where(within(scope))
-            .nprobes(_PROBES)
-            .refine_factor(max(_LEAST_REFINED_TIMES, _REFINED_CANDIDATES // limit))
-            .select([KEY, "_distance"])
-            .limit(limit)
+        found = read(
+            "search the vectors",
+            lambda: (
+                _vector_query(table, vector)
+                .distance_type("cosine")
+                .where(within(scope))
+                .nprobes(_PROBES)
+                .refine_factor(max(_LEAST_REFINED_TIMES, _REFINED_CANDIDATES // limit))
+                .select([KEY, "_distance"])
+                .limit(limit)
+                .to_arrow()
+            ),
         )
-        found = read("search the vectors", query.to_arrow)
         return [
             ScoredId(chunk_id=chunk_id, score=1.0 - distance)
             for chunk_id, distance in zip(found[KEY].to_pylist(), found["_distance"].to_pylist(), strict=True)
@@ -124,13 +127,16 @@ class VectorIndex:
         table = self._open()
         if table is None or not chunk_ids:
             return {}
-        query = (
-            table.search()
-            .where(within(scope) & col(KEY).isin(list(chunk_ids)))
-            .select([KEY, "vector"])
-            .limit(len(chunk_ids))
+        found = read(
+            "read the vectors",
+            lambda: (
+                table.search()
+                .where(within(scope) & col(KEY).isin(list(chunk_ids)))
+                .select([KEY, "vector"])
+                .limit(len(chunk_ids))
+                .to_arrow()
+            ),
         )
-        found = read("read the vectors", query.to_arrow)
         vectors = np.asarray(found["vector"].combine_chunks().flatten(), dtype=np.float32)
         rows = vectors.reshape(len(found), self._dimension)
         return dict(zip(found[KEY].to_pylist(), rows, strict=True))
@@ -171,7 +177,7 @@ class VectorIndex:
         if (table := self._open()) is None:
             return
         clean_up(table)
-        if _index_name(table) is not None:
+        if _vector_indexes(table):
             self._index(table)
             clean_up(table)
 
@@ -193,7 +199,7 @@ class VectorIndex:
             max_iterations=_TRAINING_ROUNDS,
         )
         with lance_errors("index the vectors"):
-            older = [index.name for index in table.list_indices() if index.columns == ["vector"]]
+            older = _vector_indexes(table)
             table.create_index(KEY, config=BTree(), replace=True)
             table.create_index("vector", config=config, replace=True, name=name)
             for index in older:
@@ -246,6 +252,12 @@ class VectorIndex:
             ],
             metadata={_DIGEST: self._digest},
         )
+
+
+def _vector_indexes(table: Table) -> list[str]:
+    """Names of all indexes of vectors, those of earlier versions too."""
+    with lance_errors("read the index"):
+        return [index.name for index in table.list_indices() if index.columns == ["vector"]]
 
 
 def _index_name(table: Table) -> str | None:

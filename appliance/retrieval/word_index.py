@@ -48,8 +48,7 @@ class WordIndex:
         self._store = store
         self._language = check_language(language)
         self._table: Table | None = None
-        self._languages: frozenset[str] | None = None
-        self._languages_version = -1
+        self._languages: tuple[int, frozenset[str]] | None = None
 
     def is_usable(self) -> bool:
         """Whether the table is there, is whole, and was built for this language."""
@@ -83,20 +82,23 @@ class WordIndex:
             schema=_schema(self._language),
         )
         upsert(self._opened(), rows)
-        self._languages = None
 
     def search(self, query: str, scope: Scope, limit: int) -> list[ScoredId]:
         """Return the chunks that share words with a query, best first; any text is a valid query."""
         table = self._open()
         if table is None or not query.strip():
             return []
-        asked = (
-            table.search(stemmed_query(query, self._stored_languages(table)), query_type="fts")
-            .where(within(scope))
-            .select([KEY, "_score", "language"])
-            .limit(limit)
+        stems = stemmed_query(query, self._stored_languages(table))
+        found = read(
+            "search the full text",
+            lambda: (
+                table.search(stems, query_type="fts")
+                .where(within(scope))
+                .select([KEY, "_score", "language"])
+                .limit(limit)
+                .to_arrow()
+            ),
         )
-        found = read("search the full text", asked.to_arrow)
         columns = (found[name].to_pylist() for name in (KEY, "_score", "language"))
         return [
             ScoredId(chunk_id=chunk_id, score=score, language=language)
@@ -144,11 +146,13 @@ class WordIndex:
     def _stored_languages(self, table: Table) -> frozenset[str]:
         """Languages of the passages; asked again whenever the table has a new version."""
         version = read("read the index", lambda: table.version)
-        if self._languages is None or version != self._languages_version:
+        known = self._languages
+        if known is None or version != known[0]:
             rows = read("read the index", lambda: _read_languages(table))
-            self._languages = frozenset(str(name) for name in rows["language"].unique().to_pylist())
-            self._languages_version = version
-        return self._languages
+            # Both in one step: another thread may be adding or searching.
+            known = version, frozenset(str(name) for name in rows["language"].unique().to_pylist())
+            self._languages = known
+        return known[1]
 
     def _open(self) -> Table | None:
         if self._table is None:

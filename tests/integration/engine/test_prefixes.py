@@ -152,3 +152,16 @@ async def test_a_parked_prefix_is_saved_to_disk_too(starter_weights: Path, tmp_p
         _, parked = await answer(engine, ask(CHATS[0], max_tokens=2))
 
     assert parked.usage.cached_tokens == parked.usage.input_tokens - 1
+
+
+async def test_kept_sequences_are_parked_when_cells_run_out(starter_weights: Path) -> None:
+    engine = open_engine(starter_weights, context_window=256, parallel=1, kept_sequences=8)
+    prompts = [f"{number} " + "sun " * 120 for number in range(4)]
+    async with closing_engine(engine):
+        for prompt in prompts:
+            await answer(engine, ask(prompt, owner="x", max_tokens=4))
+        _, again = await answer(engine, ask(prompts[0], owner="x", max_tokens=4))
+        stats = await engine.stats()
+
+    assert stats.parked_bytes > 0
+    assert again.usage.cached_tokens == again.usage.input_tokens - 1

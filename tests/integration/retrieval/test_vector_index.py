@@ -6,6 +6,7 @@ from pathlib import Path
 
 import lancedb
 import numpy as np
+from lancedb.index import IvfRq
 from numpy.typing import NDArray
 
 from appliance.retrieval.lance import KEY, LanceStore, Scope, index_names, read
@@ -96,3 +97,18 @@ def test_many_small_additions_leave_few_versions_and_files(tmp_path: Path) -> No
     assert index.held() == set(range(120))
     assert len(list((tmp_path / "vectors.lance" / "_versions").glob("*.manifest"))) <= 51
     assert len(list((tmp_path / "vectors.lance" / "data").glob("*"))) <= 51
+
+
+def test_purging_makes_an_index_of_an_earlier_version_anew(tmp_path: Path) -> None:
+    store = LanceStore(str(tmp_path))
+    index = VectorIndex(store, digest="d" * 64, dimension=_DIMENSION)
+    index.add([chunk(number) for number in range(2_000)], vectors(2_000).tolist())
+    table = store.open("vectors")
+    assert table is not None
+    earlier = IvfRq(distance_type="cosine", num_partitions=2)
+    table.create_index("vector", config=earlier, name="vectors_of_2000")
+
+    index.purge()
+
+    left = [one.name for one in table.list_indices() if one.columns == ["vector"]]
+    assert left == ["vectors_in_2_bits_of_2000"]
