@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from appliance.core.errors import ProviderUnavailableError
+from appliance.core.errors import ApplianceError, ProviderUnavailableError
 from benchmarks.answers import Answer, LoadRequest, Target
 from benchmarks.recorder import Recorder
 from benchmarks.records import Scalar
@@ -38,17 +38,25 @@ def way_out(failure: str) -> str:
 
 
 async def count_outputs(answers: Sequence[Answer], target: Target) -> list[Answer]:
-    """Count the texts of answers whose tokens the target did not count, where something here can."""
-    return [await _counted(answer, target) for answer in answers]
+    """Count the texts of answers whose tokens the target did not count, as long as something here can."""
+    counted = list(answers)
+    for place, answer in enumerate(answers):
+        if answer.does_target_count or not answer.text:
+            continue
+        tokens = await _count(answer.text, target)
+        if tokens is None:
+            break
+        trace = replace(answer.trace, output_tokens=tokens)
+        counted[place] = replace(answer, trace=trace, is_counted_here=True, text="")
+    return counted
 
 
-async def _counted(answer: Answer, target: Target) -> Answer:
-    if answer.does_target_count or not answer.text:
-        return answer
-    tokens = await target.count_output(answer.text)
-    if tokens is None:
-        return answer
-    return replace(answer, trace=replace(answer.trace, output_tokens=tokens), is_counted_here=True, text="")
+async def _count(text: str, target: Target) -> int | None:
+    """What was measured is kept where its counting fails; then each chunk counts as one, which a doubt says."""
+    try:
+        return await target.count_output(text)
+    except ApplianceError:
+        return None
 
 
 def answer_facts(answers: Sequence[Answer]) -> Mapping[str, Scalar]:

@@ -93,6 +93,7 @@ class HttpTarget:
         self._count = count
         self._now = now
         self._overhead: int | None = None
+        self._has_tokenize = True
         self._client = httpx.AsyncClient(
             headers={"authorization": f"Bearer {token}"} if token else {},
             timeout=httpx.Timeout(read_s, connect=_CONNECT_S),
@@ -153,7 +154,10 @@ class HttpTarget:
         """Count an answer's text: by the model that counts prompts, or by the server's `/tokenize`."""
         if self._count is not None:
             return await self._count(text) - await self._count(_SHORT_TEXT) + 1
+        if not self._has_tokenize:
+            return None
         tokens = (await self._ask_tokenize({"content": text})).get("tokens")
+        self._has_tokenize = isinstance(tokens, list)
         return len(tokens) if isinstance(tokens, list) else None
 
     async def model_names(self) -> list[str]:

@@ -122,7 +122,8 @@ async def _measure_cell(
         await unload()
     with cell.doubts.watching():
         answer = await target.answer(request)
-    cell.answers += await count_outputs([answer], target)
+    cell.answers.append(answer)
+    cell.answers[-1:] = await count_outputs([answer], target)
     ttft_s = answer.trace.ttft_s
     recorder.advance(f"{cell.name}, ttft", figure=None if ttft_s is None else ttft_s * 1000, unit="ms")
 

@@ -107,11 +107,11 @@ async def _run_level(
     try:
         with level.doubts.watching():
             run = await _send(plan, target, recorder, clock, kind, value, requests, limit_s, heard)
+        level.answers = await count_outputs(level.answers, target)
     except asyncio.CancelledError:
         _record_level(level, plan, target, recorder, "partial: interrupted")
         raise
     level.doubts.other += run.doubts()
-    level.answers = await count_outputs(level.answers, target)
     if not level.answers:
         raise InvalidRequestError(
             f"the time ended before a request of {level.name} was sent", hint="give a larger --budget"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.answers import PHASES
@@ -11,6 +11,8 @@ from benchmarks.answers import PHASES
 SHOWN_CHARACTERS = 300
 _MILLI = 1e-3
 _TEXTS = ("content", "reasoning_content", "reasoning", "tool_calls")
+# Names of one text; some servers send their reasoning under both.
+_SYNONYMS = (("content",), ("reasoning_content", "reasoning"))
 
 
 class NoEventError(ValueError):
@@ -76,7 +78,7 @@ class Received:
         delta = _mapping(choice.get("delta"))
         if any(delta.get(name) for name in _TEXTS):
             self.times_s.append(at_s)
-            self.texts += [text for name in _TEXTS if isinstance(text := delta.get(name), str)]
+            self.texts += [_first_text(delta, names) for names in _SYNONYMS]
         reason = choice.get("finish_reason")
         self.finish_reason = reason if isinstance(reason, str) and reason else self.finish_reason
 
@@ -113,6 +115,10 @@ def whole(value: object) -> int | None:
 def words(text: str) -> str:
     """A text on one line, not longer than a message may be."""
     return " ".join(text.split())[:SHOWN_CHARACTERS]
+
+
+def _first_text(delta: Mapping[str, object], names: Iterable[str]) -> str:
+    return next((text for name in names if isinstance(text := delta.get(name), str) and text), "")
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -257,6 +257,30 @@ async def test_an_answer_that_nobody_counted_is_counted_by_its_text(virtual_cloc
     assert "their texts were counted here" in " ".join(answer_doubts([counted], is_cached=False))
 
 
+async def test_reasoning_that_comes_under_two_names_is_counted_once(virtual_clock: VirtualClock) -> None:
+    delta = {"content": "", "reasoning": "two words", "reasoning_content": "two words"}
+    said = {"choices": [{"delta": delta}, {"delta": {"content": " three"}, "finish_reason": "stop"}]}
+    async with _responding(virtual_clock, _event(said)) as target:
+        answer = await target.answer(_request(9))
+
+    assert answer.text == "two words three"
+
+
+async def test_a_server_without_tokenize_is_asked_for_it_once(virtual_clock: VirtualClock) -> None:
+    asked: list[str] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(404)
+
+    transport = httpx.MockTransport(respond)
+    async with HttpTarget("http://127.0.0.1:1", "m", now=virtual_clock.now_s, transport=transport) as target:
+        counts = [await target.count_output("some words") for _ in range(3)]
+
+    assert counts == [None] * 3
+    assert asked == ["/tokenize", "/v1/tokenize"]
+
+
 @pytest.mark.parametrize(
     ("body", "content_type", "words"),
     [

@@ -1,15 +1,17 @@
 """Workloads, loops, windows and goodput on a clock where nobody waits."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from appliance.core.clock import VirtualClock
-from appliance.core.errors import InvalidRequestError
+from appliance.core.errors import InvalidRequestError, ProviderUnavailableError
 from benchmarks.answer_checks import answer_doubts, answer_facts
 from benchmarks.answers import Answer, LoadRequest
 from benchmarks.exact_text import NoExactTextError
+from benchmarks.latency_suite import LatencyPlan, measure_latency
 from benchmarks.load_driver import run_closed, run_open
 from benchmarks.load_suite import LoadPlan, measure_load, parse_limits
 from benchmarks.load_workload import Arrival, make_requests, poisson_times, read_trace
@@ -317,6 +319,62 @@ async def test_a_level_that_is_interrupted_is_recorded_as_partial(
     assert kept.facts["partial"] == "partial: interrupted after 4 of 9 requests"
     assert kept.facts["partial"] in kept.doubts
     assert kept.facts["requests"] == 4
+
+
+class UncountingTarget(SteadyTarget):
+    """Counts no tokens of its answers, and fails or is interrupted when it is asked to count their texts."""
+
+    asker: asyncio.Task[list[str]] | None = None
+
+    async def answer(self, request: LoadRequest) -> Answer:
+        return replace(await super().answer(request), does_target_count=False, text="four words and more")
+
+    async def count_output(self, text: str) -> int | None:
+        if self.asker is None:
+            raise ProviderUnavailableError("/tokenize: ReadTimeout")
+        self.asker.cancel()
+        return await asyncio.Event().wait()
+
+
+async def test_a_level_whose_texts_cannot_be_counted_is_kept_with_a_doubt(
+    virtual_clock: VirtualClock, tmp_path: Path
+) -> None:
+    recorder = Recorder("load", RecordStore(tmp_path), models={}, seed=1, listen=lambda _event: None)
+    plan = LoadPlan(model="m", input_tokens=40, output_tokens=4, requests=9, concurrencies=(1,))
+
+    await measure_load(plan, UncountingTarget(virtual_clock), recorder, virtual_clock)
+
+    (kept,) = recorder.records
+    assert (kept.facts["requests"], kept.facts["partial"]) == (9, "")
+    assert "counted no output tokens in 9 answers: each chunk counts as one" in " ".join(kept.doubts)
+
+
+async def test_a_level_that_is_interrupted_while_it_is_counted_is_kept(
+    virtual_clock: VirtualClock, tmp_path: Path
+) -> None:
+    recorder = Recorder("load", RecordStore(tmp_path), models={}, seed=1, listen=lambda _event: None)
+    plan = LoadPlan(model="m", input_tokens=40, output_tokens=4, requests=9, concurrencies=(1,))
+    target = UncountingTarget(virtual_clock)
+    target.asker = asyncio.create_task(measure_load(plan, target, recorder, virtual_clock))
+
+    with pytest.raises(asyncio.CancelledError):
+        await target.asker
+
+    assert recorder.records[0].facts["partial"] == "partial: interrupted after 9 of 9 requests"
+
+
+async def test_an_answer_that_is_interrupted_while_it_is_counted_is_in_the_record(
+    virtual_clock: VirtualClock, tmp_path: Path
+) -> None:
+    recorder = Recorder("latency", RecordStore(tmp_path), models={}, seed=1, listen=lambda _event: None)
+    plan = LatencyPlan(model="m", states=("warm",), input_tokens=(40,), output_tokens=(4,), rounds=2)
+    target = UncountingTarget(virtual_clock)
+    target.asker = asyncio.create_task(measure_latency(plan, target, recorder, None))
+
+    with pytest.raises(asyncio.CancelledError):
+        await target.asker
+
+    assert recorder.records[0].facts["requests"] == 1
 
 
 async def test_a_level_whose_time_is_used_up_is_recorded_as_partial(
