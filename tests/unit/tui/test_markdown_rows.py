@@ -3,12 +3,15 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.content import Content
 
 from tui.widgets.answer_parts import Part, parts_of
 from tui.widgets.markdown_rows import lay_out
-from tui.widgets.rows import Row
+from tui.widgets.rows import Row, wrapped
 
 TABLE = "| name | km |\n|---|---:|\n| Danube | 2850 |\n| 長江 | 6300 |"
+CHARACTERS = ["a", "b", " ", "e\u0301", "\u0e01\u0e31", "x\u200d", "👩\u200d💻", "⚙\ufe0f", "長", "🎉"]
+SCRIPTS = st.lists(st.sampled_from(CHARACTERS), min_size=1, max_size=80).map("".join)
 
 
 def rows_of(text: str, width: int = 40) -> list[Row]:
@@ -40,13 +43,19 @@ def test_a_long_line_of_code_is_broken_and_copied_whole() -> None:
     assert [row.joins for row in rows if row.kind == "code"] == [None, "", ""]
 
 
-@given(
-    st.text(st.sampled_from("ab \u0301\u200d\u0e31\ufe0f長👩"), min_size=1, max_size=80), st.integers(12, 30)
-)
+@given(SCRIPTS, st.integers(12, 30))
 def test_code_of_any_script_stands_there_whole(code: str, width: int) -> None:
     rows = rows_of(f"```\n{code}\n```", width)
 
     assert "".join(row.text for row in rows if row.kind == "code") == code
+    assert all(row.content.cell_length <= width for row in rows)
+
+
+@given(SCRIPTS, st.integers(2, 30))
+def test_words_of_any_script_stand_there_whole(text: str, width: int) -> None:
+    rows = wrapped(Content(text), width)
+
+    assert "".join((row.joins or "") + row.text for row in rows).strip() == text.strip()
     assert all(row.content.cell_length <= width for row in rows)
 
 
