@@ -65,6 +65,7 @@ class DocumentStore:
         chunker: str,
     ) -> None:
         """Store a document in one step; what the same source held before leaves in the same step."""
+        packed = _packed(document)  # takes a while for a large one: not while others wait to write
         # A power cut may take the last documents with it; their files are still there and are added again.
         with self._database.transaction(is_synced=False) as connection:
             _delete(connection, owner, collection, source)
@@ -74,7 +75,7 @@ class DocumentStore:
                  document.media_type, document.sha256, document.size_bytes, document.parser, chunker, "ready",
                  "", "", document.page_count, json.dumps(document.pages_without_text),
                  json.dumps([notice.message for notice in document.notices]), len(document.text),
-                 len(chunks), _packed(document)),
+                 len(chunks), packed),
             )  # fmt: skip
             _insert_chunks(connection, row_id, document, chunks)
 
