@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.segment import Segment
+from rich.style import Style as RichStyle
 from textual.events import Click
 from textual.geometry import Region, Size
 from textual.selection import Selection
@@ -54,17 +56,6 @@ class AnswerText(Widget):
         self._strips: dict[int, Strip] = {}
         self._strips_style: Style | None = None
 
-    @property
-    def source(self) -> str:
-        """The Markdown."""
-        return "".join(part.source for part in self._parts)
-
-    @property
-    def code_blocks(self) -> list[str]:
-        """The code in it, block by block."""
-        heads = [y for y, place in enumerate(self._places) if place.row.kind == "code_head"]
-        return [self._code_below(y) for y in heads]
-
     def append(self, text: str) -> None:
         """Write more at the end."""
         last = self._parts.pop()
@@ -112,7 +103,14 @@ class AnswerText(Widget):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return what is selected as it was written, not as it is broken into rows."""
-        return selection.extract("\n".join(self._lines)), "\n"
+        start, end = selection
+        last = len(self._lines) if end is None else end.y + 1
+        lines = self._lines[0 if start is None else start.y : last]
+        if lines and end is not None:
+            lines[-1] = lines[-1][: end.x]
+        if lines and start is not None:
+            lines[0] = lines[0][start.x :]
+        return "\n".join(lines), "\n"
 
     def notify_style_update(self) -> None:
         """Draw anew in other colours."""
@@ -188,10 +186,7 @@ class AnswerText(Widget):
                     "$screen-selection-foreground on $screen-selection-background", first, last
                 )
         strip = Visual.to_strips(self, content, width, 1, style, apply_selection=False)[0]
-        decoration = content[: row.unsaid].cell_length
-        whole = strip.cell_length
-        said = strip.crop(decoration, whole).apply_offsets(place.column, place.line)
-        return Strip.join([strip.crop(0, decoration), said]).extend_cell_length(width, style.rich_style)
+        return _with_offsets(strip, place).extend_cell_length(width, style.rich_style)
 
     def _code_below(self, y: int) -> str:
         code = []
@@ -200,6 +195,24 @@ class AnswerText(Widget):
                 break
             code.append(("\n" if place.row.joins is None else "") + place.row.text)
         return "".join(code).removeprefix("\n")
+
+
+def _with_offsets(strip: Strip, place: _Place) -> Strip:
+    """Tell for each cell which character of the text is chosen there; decoration is where the text begins."""
+    row = place.row
+    offset = RichStyle.from_meta({"offset": (place.column, place.line)})
+    if not row.content:
+        return Strip([Segment(" ", offset)])
+    if not row.text:
+        return strip.apply_offsets(place.column, place.line)
+    cells = row.content[: row.unsaid].cell_length
+    decoration = Strip(
+        Segment(character, style + offset if style else offset)
+        for text, style, _ in strip.crop(0, cells)
+        for character in text
+    )
+    said = strip.crop(cells, strip.cell_length).apply_offsets(place.column, place.line)
+    return Strip.join([decoration, said])
 
 
 def _looks_same(old: _Place, new: _Place) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.app import App, ComposeResult
 from textual.geometry import Offset
 from textual.selection import Selection
@@ -69,3 +70,33 @@ async def test_another_width_breaks_other_rows() -> None:
         await pilot.pause()
 
         assert rows(answer) == ["one two three four", "five six seven"]
+
+
+DECORATED = "one\n\n- item one two three\n\n---\n\n> said\n\n```\ncode\n```\n\nend\n\n---"
+
+
+@pytest.mark.parametrize(
+    ("pressed", "released", "copied"),
+    [
+        pytest.param((0, 3), (11, 3), "two three", id="indent of an item"),
+        pytest.param((0, 5), (6, 7), "\n\nsaid", id="rule"),
+        pytest.param((0, 7), (6, 7), "said", id="bar of a quote"),
+        pytest.param((0, 10), (6, 10), "code", id="padding of code"),
+        pytest.param((4, 9), (4, 10), "\ncod", id="head of code"),
+        pytest.param((0, 1), (3, 2), "\n• it", id="empty row"),
+        pytest.param((0, 13), (2, 14), "", id="rule at the end"),
+    ],
+)
+async def test_what_is_chosen_from_a_decoration_on_begins_with_the_text_beside_it(
+    pressed: tuple[int, int], released: tuple[int, int], copied: str
+) -> None:
+    answer = AnswerText(DECORATED)
+    app = Page(answer)
+    async with app.run_test(size=(12, 20)) as pilot:
+        await pilot.pause()
+        await pilot.mouse_down(AnswerText, offset=pressed)
+        await pilot.hover(AnswerText, offset=released)
+        await pilot.mouse_up(AnswerText, offset=released)
+        await pilot.pause()
+
+        assert app.screen.get_selected_text() == copied
