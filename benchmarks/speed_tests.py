@@ -62,14 +62,11 @@ class LoadChoice:
         Raises:
             InvalidRequestError: a value is out of range.
         """
-        wanted = max(context_tokens, self.context_tokens, CONTEXT_STEP_TOKENS)
-        window = -(-wanted // CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
-        trained = local.card.context_window
         return EngineParams(
             model_path=local.path,
             model_name=local.id,
             model_digest=local.digest,
-            context_window=min(window, trained) if trained >= context_tokens else window,
+            context_window=self.window(local, context_tokens),
             parallel=1,
             kept_sequences=2,
             threads=self.threads,
@@ -82,6 +79,13 @@ class LoadChoice:
             kv_type=self.kv_type,
             chat_template=BARE_TEMPLATE,
         )
+
+    def window(self, local: LocalModel, context_tokens: int) -> int:
+        """Tokens of context that are loaded for a test of so many."""
+        wanted = max(context_tokens, self.context_tokens, CONTEXT_STEP_TOKENS)
+        window = -(-wanted // CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
+        trained = local.card.context_window
+        return min(window, trained) if trained >= context_tokens else window
 
     def configuration(self) -> Mapping[str, Scalar]:
         """The choice as it stands in a record; a context that the test decides is none."""

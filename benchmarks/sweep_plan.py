@@ -32,9 +32,15 @@ class RequestSize:
             SpeedTest(kind="tg", tokens=self.output_tokens, depth_tokens=self.depth_tokens),
         )
 
-    def seconds(self, prompt_rate: float, output_rate: float) -> float:
-        """The request's time at these rates."""
-        return self.prompt_tokens / prompt_rate + self.output_tokens / output_rate
+    @property
+    def context_tokens(self) -> int:
+        """Most tokens in the KV cache while it is measured."""
+        return max(test.context_tokens for test in self.tests)
+
+    def cost_s(self, prompt_rate: float, output_rate: float) -> float:
+        """Seconds that it takes to measure it at these rates; what lies before is filled for each of the two tests."""
+        prompt_tokens = self.prompt_tokens + 2 * self.depth_tokens
+        return prompt_tokens / prompt_rate + self.output_tokens / output_rate
 
 
 # The request of a sweep is the largest of these that leaves time for enough rounds.
@@ -58,6 +64,11 @@ class SweepPlan:
     parallel: int
     may_change_answers: bool
 
+    @property
+    def largest(self) -> RequestSize:
+        """The largest request that may be measured, which every engine has room for."""
+        return self.size or replace(SIZES[0], depth_tokens=self.depth_tokens)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
@@ -78,12 +89,19 @@ def variations(plan: SweepPlan, size: RequestSize) -> list[Variation]:
     """Every factor's other values, one at a time."""
     found = []
     for factor, values in plan.values.items():
-        for value in dict.fromkeys(values):
+        for value in dict.fromkeys(_loaded(plan, factor, value) for value in values):
             choice = changed(plan.usual, factor, value)
             if choice != plan.usual:
                 skipped = _why_not(plan.usual, choice, size)
                 found.append(Variation(factor=factor, value=value, choice=choice, skipped=skipped))
     return found
+
+
+def _loaded(plan: SweepPlan, factor: Factor, value: str | int) -> str | int:
+    """The value as it is measured: a context too small for the request is loaded as large as that needs."""
+    if factor != "context_window":
+        return value
+    return replace(plan.usual, context_tokens=int(value)).window(plan.local, plan.largest.context_tokens)
 
 
 def changed(choice: LoadChoice, factor: Factor, value: str | int) -> LoadChoice:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import cache, partial
 from time import perf_counter
 
 from appliance.catalog.gguf import read_gguf
@@ -61,7 +62,7 @@ class EngineTimer:
         prompt, output = (lane.samples[-1].tokens_per_s for lane in self._lanes.pop(self._plan.usual))
         request_s = self.left_s() / (_WANTED_ROUNDS * _OVERHEAD * (contestants + 1))
         sizes = [replace(size, depth_tokens=self._plan.depth_tokens) for size in SIZES]
-        return next((size for size in sizes if size.seconds(prompt, output) <= request_s), sizes[-1])
+        return next((size for size in sizes if size.cost_s(prompt, output) <= request_s), sizes[-1])
 
     async def request_s(self, choice: LoadChoice) -> float | None:
         """Seconds of the request under a choice, by the worker's clock."""
@@ -105,7 +106,7 @@ async def measure_sweep(plan: SweepPlan, recorder: Recorder, energy: EnergyMeter
     Raises:
         ProviderUnavailableError: nothing can be measured at all.
     """
-    largest = plan.size or SIZES[0]
+    largest = plan.largest
     tried = variations(plan, largest)
     choices = [plan.usual, *(one.choice for one in tried if not one.skipped)]
     async with AsyncExitStack() as stack:
@@ -117,12 +118,12 @@ async def measure_sweep(plan: SweepPlan, recorder: Recorder, energy: EnergyMeter
         try:
             await sweep.run()
         except BaseException:
-            _record(plan, size, sweep, timer, recorder, is_whole=False)
+            record_sweep(plan, size, sweep, timer, recorder, is_whole=False)
             raise
-        return _record(plan, size, sweep, timer, recorder, is_whole=True)
+        return record_sweep(plan, size, sweep, timer, recorder, is_whole=True)
 
 
-def _record(
+def record_sweep(
     plan: SweepPlan,
     size: RequestSize,
     sweep: Sweep,
@@ -131,16 +132,16 @@ def _record(
     *,
     is_whole: bool,
 ) -> Advice:
-    """Write the choices, the comparisons and the recommendation."""
+    """Write the choices and the comparisons, and then the recommendation, whose predictions may take a while."""
     timer.record()
     found = sweep.found()
-    advice = advise(plan, size, found, lambda choice: serving_memory(plan, choice))
     configuration = _configuration(plan, size)
     for one, contestant in found.entered.items():
         _record_contestant(contestant, {**configuration, "other": one.name}, timer, recorder)
     if found.proof is not None:
         _record_contestant(found.proof, {**configuration, "other": "together"}, timer, recorder)
-    partial = () if is_whole else (f"partial: interrupted with {timer.left_s():.0f} s left",)
+    advice = advise(plan, size, found, cache(partial(serving_memory, plan)))
+    doubts = () if is_whole else (f"partial: interrupted with {timer.left_s():.0f} s left",)
     recorder.record(
         "recommendation",
         configuration=configuration,
@@ -154,7 +155,7 @@ def _record(
             "is_change": bool(advice.changes),
             "note": "" if is_whole else f"so far {advice.headline}",
         },
-        doubts=partial,
+        doubts=doubts,
     )
     return advice
 

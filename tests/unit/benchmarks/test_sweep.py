@@ -4,20 +4,25 @@ import asyncio
 import random
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from appliance.catalog.catalog import LocalModel
 from appliance.catalog.memory_plan import LoadShape, MemoryPlan
 from appliance.core.capabilities import ModelCard
-from appliance.core.errors import ProviderUnavailableError
+from appliance.core.errors import ModelFileError, ProviderUnavailableError
 from benchmarks.anytime import anytime_interval, least_values
 from benchmarks.race import Contestant, Race
+from benchmarks.recorder import Recorder
+from benchmarks.records import RecordStore
 from benchmarks.speed_tests import LoadChoice
 from benchmarks.sweep import Sweep
 from benchmarks.sweep_advice import Advice, Found, advise
 from benchmarks.sweep_plan import Factor, RequestSize, SweepPlan, changed, thread_counts, variations
+from benchmarks.sweep_suite import EngineTimer, record_sweep
 
 Noise = Callable[[random.Random, float], float]
 
@@ -373,6 +378,45 @@ def test_a_sweep_varies_one_setting_at_a_time_and_leaves_the_usual_out() -> None
         "threads 1", "ubatch_tokens 128", "flash_attention off", "kv_type q8_0", "context_window 8192"
     ]  # fmt: skip
     assert [one.name for one in tried if one.skipped] == ["batch_tokens 512", "ubatch_tokens 512"]
+
+
+def test_a_request_behind_other_tokens_has_room_for_them_and_their_prefill_is_paid() -> None:
+    plan = replace(_plan(), size=None, depth_tokens=1024)
+
+    assert plan.largest == RequestSize(prompt_tokens=512, output_tokens=128, depth_tokens=1024)
+    assert plan.largest.context_tokens == 1024 + 512 + 2
+    assert plan.largest.cost_s(512.0, 64.0) == (512 + 2 * 1024) / 512 + 2
+
+
+def test_a_context_too_small_for_the_request_is_called_what_is_loaded() -> None:
+    plan = replace(_plan(), values={"context_window": (256, 300, 4096)})
+
+    (tried,) = variations(plan, SIZE)
+
+    # 256 prompt tokens and two more do not fit into one step of 256.
+    assert (tried.value, tried.choice.context_tokens) == (512, 512)
+
+
+class RecordedMachine(SimulatedMachine):
+    """A simulated machine that has no lanes of its own to record."""
+
+    began_s = 0.0
+
+    def record(self) -> None:
+        """Nothing."""
+
+
+def test_comparisons_are_on_disk_before_memory_is_predicted(tmp_path: Path) -> None:
+    plan = _plan()
+    machine = RecordedMachine(_alike, _calm, seed=1, budget_s=180.0, request_s=1.0)
+    sweep = Sweep(plan, variations(plan, SIZE), machine, seed="1")
+    recorder = Recorder("sweep", RecordStore(tmp_path), models={}, seed=1, listen=lambda _event: None)
+    asyncio.run(sweep.run())
+
+    with pytest.raises(ModelFileError):  # the model of the plan has no file
+        record_sweep(plan, SIZE, sweep, cast("EngineTimer", machine), recorder, is_whole=False)
+
+    assert [one.test for one in recorder.records] == [one.name for one in sweep.found().entered.values()]
 
 
 def test_a_longer_prompt_makes_larger_pieces_worth_a_try() -> None:
