@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from benchmarks.records import Record
+from benchmarks.pairing import unlike_facts
+from benchmarks.records import Record, Run, Scalar
 
 # Parts of the score, each a share between 0 and 1. Perplexities of different vocabularies cannot be compared, so they
 # are shown and never part of it.
@@ -35,6 +36,34 @@ def candidates(records: Sequence[Record]) -> list[Candidate]:
                 Candidate(model=model, tokens_per_s=median(rates), score=fmean(parts.values()), parts=parts)
             )
     return mark_frontier(found)
+
+
+def comparable_runs(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs of the suite `quality`, those together that have one machine, one installation and the same settings."""
+    groups: list[list[Run]] = []
+    for run in runs:
+        if "quality" not in run.suites:
+            continue
+        fitting = [group for group in groups if all(_is_comparable(run, other) for other in group)]
+        if fitting:
+            fitting[0].append(run)
+        else:
+            groups.append([run])
+    return groups
+
+
+def _is_comparable(run: Run, other: Run) -> bool:
+    mine, others = _settings_of_tests(run), _settings_of_tests(other)
+    return not unlike_facts(run, other) and all(others.get(test, mine[test]) == mine[test] for test in mine)
+
+
+def _settings_of_tests(run: Run) -> dict[str, dict[str, Scalar]]:
+    """How each part was measured, whatever the model."""
+    return {
+        record.test: {name: value for name, value in record.configuration.items() if name != "model"}
+        for record in run.records
+        if record.suite == "quality"
+    }
 
 
 def unplaced(records: Sequence[Record]) -> dict[str, str]:

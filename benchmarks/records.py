@@ -33,6 +33,7 @@ Scalar = str | int | float | bool | None
 Better = Literal["higher", "lower", "neither"]
 PERCENTILES = (50, 90, 95, 99)
 _NAMED_LINES = 5
+_BOUNDS = ("interval_low", "interval_high", "confidence")
 _TRIAL_BYTES = 16_384
 
 _FINITE = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -148,6 +149,18 @@ class Record(BaseModel):
     def metric(self, name: str) -> Metric | None:
         """Return the metric of a name."""
         return next((metric for metric in self.metrics if metric.name == name), None)
+
+    def interval_of(self, metric: Metric) -> Interval | None:
+        """Where the value of one of its metrics lies; None where nothing bounds it.
+
+        Of samples that ended when they had shown something the record holds bounds that allow for that.
+        """
+        if "interval_low" not in self.facts:
+            return metric.interval
+        low, high, confidence = (self.facts.get(name) for name in _BOUNDS)
+        if not (isinstance(low, float) and isinstance(high, float) and isinstance(confidence, float)):
+            return None
+        return Interval(low=low, high=high, coverage=confidence)
 
 
 def recorded(fingerprint: Fingerprint) -> RecordedFingerprint:

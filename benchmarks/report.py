@@ -12,8 +12,8 @@ from benchmarks.llama_bench_columns import to_llama_bench
 from benchmarks.metrics import FORMULAS
 from benchmarks.noise import NOISY_FOREIGN_SHARE, NOISY_VARIATION
 from benchmarks.pairing import TIMED_UNITS
-from benchmarks.pareto import candidates
-from benchmarks.records import PERCENTILES, Record, Run
+from benchmarks.pareto import candidates, comparable_runs
+from benchmarks.records import PERCENTILES, Metric, Record, Run
 from benchmarks.svg_plots import IntervalRow, Point, distribution_plot, interval_plot, scatter_plot
 from benchmarks.tables import amount, doubts_of, names_of, settings_text, shared_settings
 
@@ -21,7 +21,7 @@ CAPTION = (
     "n is the number of samples, of as many requests where samples of one request depend on each other. "
     "Values are medians with their interval by order statistics (its coverage in brackets: few repetitions cover "
     "less); throughputs, shares and divergences are means, bounded by resampling or by "
-    "Wilson's interval. Spread is the standard deviation over the mean."
+    "Wilson's interval. Those of a sweep hold whenever it ended. Spread is the standard deviation over the mean."
 )
 _NO_DOUBT = (
     f"Noise: none was found. Looked at were the load before, the processor time of other programs (a doubt above "
@@ -79,12 +79,13 @@ def to_csv(runs: Sequence[Run]) -> str:
     for run in runs:
         for record in run.records:
             for metric in record.metrics:
-                summary, interval = metric.summary, metric.interval
+                summary, interval = metric.summary, record.interval_of(metric)
+                bounds = [interval.low, interval.high, interval.coverage] if interval else [""] * 3
                 writer.writerow(
                     [run.name, record.suite, record.test, json.dumps(dict(record.configuration)), metric.name,
-                     metric.unit, summary.count, metric.value, interval.low, interval.high, interval.coverage,
-                     summary.low, summary.high, *metric.percentiles().values(), summary.variation,
-                     "; ".join(record.doubts), record.started_at.isoformat()]
+                     metric.unit, summary.count, metric.value, *bounds, summary.low, summary.high,
+                     *metric.percentiles().values(), summary.variation, "; ".join(record.doubts),
+                     record.started_at.isoformat()]
                 )  # fmt: skip
     return text.getvalue()
 
@@ -99,8 +100,11 @@ def to_markdown(runs: Sequence[Run]) -> str:
         lines += ["| " + " | ".join(_HEAD) + " |", "|" + "---|" * len(_HEAD)]
         lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in _rows(run)]
         lines += ["", *(f"- {remark}" for remark in _remarks(run)), ""]
-    if placed := _placed([record for run in runs for record in run.records]):
-        lines += ["## Speed and quality", "", *(f"- {line}" for line in placed), ""]
+    groups = comparable_runs(runs)
+    for group in groups:
+        if placed := _placed(_records_of(group)):
+            title = "Speed and quality" + _of_runs(group, groups)
+            lines += [f"## {title}", "", *(f"- {line}" for line in placed), ""]
     lines += [CAPTION, "", *(f"- `{name}` = {formula}" for name, formula in FORMULAS.items())]
     return "\n".join(lines) + "\n"
 
@@ -138,19 +142,24 @@ def _rows(run: Run) -> Iterator[tuple[str, ...]]:
     for record in run.records:
         for metric in record.metrics:
             summary, points = metric.summary, metric.percentiles()
-            interval = (
-                f"{amount(metric.interval.low, metric.unit)} – {amount(metric.interval.high, metric.unit)}"
-            )
             yield (
                 record.test,
                 settings_text(record.configuration, without=shared),
                 metric.name,
                 amount(metric.value, metric.unit),
-                f"{interval} ({metric.interval.coverage:.0%})" if len(metric.independent) > 1 else "",
+                _interval_text(record, metric),
                 *(amount(points[name], metric.unit) for name in ("p50", "p95", "p99")),
                 f"{summary.variation:.1%}" if summary.count > 1 else "",
                 f"{summary.count} of {len(metric.groups)}" if metric.groups else str(summary.count),
             )
+
+
+def _interval_text(record: Record, metric: Metric) -> str:
+    interval = record.interval_of(metric)
+    if interval is None or len(metric.independent) == 1:
+        return ""
+    low, high = amount(interval.low, metric.unit), amount(interval.high, metric.unit)
+    return f"{low} – {high} ({interval.coverage:.0%})"
 
 
 def _remarks(run: Run) -> list[str]:
@@ -209,11 +218,24 @@ def _pareto_figure(records: Sequence[Record]) -> str:
 
 
 def _html_over_all(runs: Sequence[Run]) -> str:
-    """Models that were evaluated in several runs, in one plot."""
-    if sum("quality" in run.suites for run in runs) < 2:
+    """Models that were evaluated in several runs, those of one machine and one way of asking in one plot."""
+    groups = comparable_runs(runs)
+    return "".join(
+        f"<section>\n<h2>Speed and quality over all runs{escape(_of_runs(group, groups))}</h2>\n{figure}</section>"
+        for group in groups
+        if len(group) > 1 and (figure := _pareto_figure(_records_of(group)))
+    )
+
+
+def _of_runs(group: Sequence[Run], groups: Sequence[Sequence[Run]]) -> str:
+    """Which runs are meant, where not all can be put together."""
+    if len(groups) == 1:
         return ""
-    figure = _pareto_figure([record for run in runs for record in run.records])
-    return f"<section>\n<h2>Speed and quality over all runs</h2>\n{figure}</section>" if figure else ""
+    return f" of one machine and the same settings: {', '.join(run.name for run in group)}"
+
+
+def _records_of(runs: Sequence[Run]) -> list[Record]:
+    return [record for run in runs for record in run.records]
 
 
 def _placed(records: Sequence[Record]) -> list[str]:
@@ -245,17 +267,24 @@ def _figure_of(name: str, unit: str, labelled: Sequence[tuple[str, Record]]) -> 
             for number, group in zip(numbers, groups, strict=True)
         )
     rows = [
-        IntervalRow(
-            label=label,
-            median=metric.value * factor,
-            low=metric.interval.low * factor,
-            high=metric.interval.high * factor,
-            samples=tuple(value * factor for value in metric.samples),
-        )
+        _row_of(label, record, metric, factor)
         for label, record in labelled
         if (metric := record.metric(name)) is not None
     ]
     return _framed(name, interval_plot(rows, shown_unit))
+
+
+def _row_of(label: str, record: Record, metric: Metric, factor: float) -> IntervalRow:
+    """One line of a plot; what nothing bounds has no bar."""
+    interval = record.interval_of(metric)
+    low, high = (interval.low, interval.high) if interval else (metric.value, metric.value)
+    return IntervalRow(
+        label=label,
+        median=metric.value * factor,
+        low=low * factor,
+        high=high * factor,
+        samples=tuple(value * factor for value in metric.samples),
+    )
 
 
 def _framed(caption: str, svg: str) -> str:
@@ -268,13 +297,19 @@ def _summaries(record: Record) -> dict[str, object]:
             "count": metric.summary.count,
             "statistic": metric.statistic,
             "value": metric.value,
-            "interval": [metric.interval.low, metric.interval.high],
-            "coverage": metric.interval.coverage,
+            **_bounds(record, metric),
             "spread": metric.summary.variation,
             **metric.percentiles(),
         }
         for metric in record.metrics
     }
+
+
+def _bounds(record: Record, metric: Metric) -> dict[str, object]:
+    interval = record.interval_of(metric)
+    if interval is None:
+        return {"interval": None, "coverage": None}
+    return {"interval": [interval.low, interval.high], "coverage": interval.coverage}
 
 
 def _cell(text: str) -> str:

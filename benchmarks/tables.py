@@ -168,14 +168,14 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def _metric_row(record: Record, settings: str, metric: Metric) -> tuple[str, ...]:
     summary = metric.summary
     is_single = len(metric.independent) == 1
-    interval = metric.interval
+    interval = record.interval_of(metric)
     return (
         record.test,
         settings,
         metric.name,
         amount(metric.value, metric.unit),
         ""
-        if is_single
+        if is_single or interval is None
         else f"{amount(interval.low, metric.unit)} – {amount(interval.high, metric.unit)} ({interval.coverage:.0%})",
         amount(metric.percentiles()["p95"], metric.unit) if metric.unit == "s" and not is_single else "",
         "" if is_single else f"{summary.variation:.1%}",

@@ -12,8 +12,9 @@ from appliance.core.errors import InvalidRequestError
 from benchmarks.llama_bench_columns import lay_beside, read_llama_bench, to_llama_bench
 from benchmarks.metrics import FORMULAS
 from benchmarks.output import RunOutput
+from benchmarks.pareto import SCORE_TESTS
 from benchmarks.recorder import Progress
-from benchmarks.records import Metric, Record
+from benchmarks.records import Metric, Record, Run
 from benchmarks.report import render
 from benchmarks.tables import doubts_of, record_lines
 from benchmarks.throttling import falling_share, reasons_of_throttling
@@ -213,6 +214,61 @@ def test_rates_that_go_up_and_down_do_not() -> None:
     assert falling_share([100.0, 80.0, 99.0, 85.0, 98.0, 90.0]) == 0.0
     assert reasons_of_throttling([rate(100.0, 99.0).samples], throttles=0) == []
     assert reasons_of_throttling([], throttles=3) == ["the kernel throttled cores 3 times meanwhile"]
+
+
+def _speedup(high: float | None) -> Record:
+    samples = (1.5, 1.6, 1.4, 1.5, 1.7, 1.55)
+    return record(
+        Metric(name="speedup", unit="", better="higher", samples=samples),
+        suite="sweep",
+        facts={"interval_low": 0.25 if high else 0.0, "interval_high": high, "confidence": 0.99},
+    )
+
+
+def test_samples_that_ended_when_they_had_decided_have_the_interval_that_allows_for_it() -> None:
+    bounded = _speedup(3.5)
+    (row,) = csv.DictReader(io.StringIO(render([run(bounded)], "csv")))
+    summary = json.loads(render([run(bounded)], "json"))["runs"][0]["records"][0]["summaries"]["speedup"]
+
+    assert "| 0.25 – 3.5 (99%) |" in render([run(bounded)], "markdown")
+    assert (row["low"], row["high"], row["coverage"]) == ("0.25", "3.5", "0.99")
+    assert (summary["interval"], summary["coverage"]) == ([0.25, 3.5], 0.99)
+    assert any("0.25 – 3.5 (99%)" in line for line in record_lines([bounded]))
+
+
+def test_samples_too_few_for_such_an_interval_have_none() -> None:
+    unbounded = _speedup(None)
+    (row,) = csv.DictReader(io.StringIO(render([run(unbounded)], "csv")))
+    summary = json.loads(render([run(unbounded)], "json"))["runs"][0]["records"][0]["summaries"]["speedup"]
+
+    assert "1.4 – 1.7" not in render([run(unbounded)], "markdown") + "\n".join(record_lines([unbounded]))
+    assert (row["low"], row["high"], summary["interval"]) == ("", "", None)
+
+
+def _evaluated(name: str, model: str, speed: float, **changes: object) -> Run:
+    share = Metric(name="share", unit="share", better="higher", samples=(1.0, 0.0), statistic="mean")
+    return run(
+        *(
+            record(share, rate(speed), test=test, suite="quality", configuration={"model": model}, **changes)
+            for test in SCORE_TESTS
+        ),
+        name=name,
+    )
+
+
+def test_models_of_unlike_machines_are_not_put_into_one_order() -> None:
+    here = [_evaluated("run-1", "a", 50.0), _evaluated("run-2", "b", 60.0)]
+    elsewhere = _evaluated("run-3", "a", 500.0, processor="Other CPU")
+
+    text = render([*here, elsewhere], "markdown")
+    page = render([*here, elsewhere], "html")
+
+    assert "b: 60 tokens/s, score 50%, nothing beats it" in text
+    assert "- a: 50 tokens/s, score 50%\n" in text
+    assert "of one machine and the same settings: run-1, run-2" in text
+    assert "- a: 500 tokens/s, score 50%, nothing beats it" in text
+    assert "over all runs of one machine and the same settings: run-1, run-2" in page
+    assert "run-1, run-2, run-3" not in page
 
 
 def test_more_lines_than_a_plot_can_hold_fill_another_plot() -> None:
