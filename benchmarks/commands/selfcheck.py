@@ -33,10 +33,14 @@ def selfcheck_command(source: SettingsSource, **flags: Unpack[SelfcheckFlags]) -
     tokens a second. On a busy machine a check may fail without a fault of the client; the doubts say so. Last, prompts
     of many lengths must have exactly the tokens asked for, and be the same when they are made again.
     """
-    from benchmarks.commands.running import SuiteEnd, run_suite
+    from benchmarks.commands.running import SuiteEnd, local_models, run_suite
     from benchmarks.selfcheck import CHECKS, check_throughput, check_times
 
     settings = source.settings()
+    if flags["model"]:
+        local_models(
+            settings, (flags["model"],)
+        )  # a name that is wrong must not pass as a model that is missing
     wrong: list[str] = []
 
     async def measure(recorder: Recorder) -> SuiteEnd:

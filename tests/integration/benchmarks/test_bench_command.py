@@ -169,6 +169,7 @@ WRONG = [
                  id="cold server"),
     pytest.param(["compare", "last", "last"], 1, "no run 'last'", id="no run"),
     pytest.param(["quality", "-m", "all-minilm"], 1, "is no GGUF", id="embedder"),
+    pytest.param(["selfcheck", "-m", "nosuch"], 1, "nosuch", id="no model to check with"),
     pytest.param(["engin"], 2, "Did you mean", id="misspelt"),
 ]  # fmt: skip
 
