@@ -47,7 +47,7 @@ STYLES: tuple[Style, ...] = ("function call", "extraction")
 # Room for the prompts and answers of all sequences that are kept.
 _TOGETHER_CELLS = 16_384
 _TOGETHER_TOKENS = 48
-_MOST_TOGETHER = 5
+MOST_TOGETHER = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +234,10 @@ async def measure_rounds(
         limit_s: nothing begins after so long; what was not begun is None.
     """
     began_s = perf_counter()
+
+    def must_end() -> bool:
+        return perf_counter() - began_s >= limit_s
+
     settings = load_settings()
     local = Catalog(ModelStore(settings.models_dir)).local(model)
     params = EngineParams(
@@ -265,24 +269,30 @@ async def measure_rounds(
         }
         with watch_cpu() as use:
             for number, style in product(range(rounds), STYLES):
-                if perf_counter() - began_s < limit_s:
+                if not must_end():
                     say(f"round {number + 1} of {rounds}: {style}")
                     found.append(await measure(engine, server, chosen[style], number))
-        if perf_counter() - began_s >= limit_s:
+        if must_end():
             return None, use
         together = await _together(
-            [one.constrained for style in STYLES for one in chosen[style]], params, rounds, say
+            [one.constrained for style in STYLES for one in chosen[style]], params, rounds, say, must_end
         )
     return together, use
 
 
 async def _together(
-    requests: Sequence[GenerateRequest], params: EngineParams, rounds: int, say: Callable[[str], None]
-) -> Together:
+    requests: Sequence[GenerateRequest],
+    params: EngineParams,
+    rounds: int,
+    say: Callable[[str], None],
+    must_end: Callable[[], bool],
+) -> Together | None:
     count = len(requests)
     shared = replace(params, parallel=2 * count, kept_sequences=2 * count, kv_cells=_TOGETHER_CELLS)
     async with open_engine(shared) as engine:
-        return await measure_together(engine, requests, _TOGETHER_TOKENS, min(rounds, _MOST_TOGETHER), say)
+        return await measure_together(
+            engine, requests, _TOGETHER_TOKENS, min(rounds, MOST_TOGETHER), say, must_end
+        )
 
 
 def _say(text: str) -> None:

@@ -7,7 +7,7 @@ from time import perf_counter
 
 from benchmarks.recorder import Doubts, Recorder
 from benchmarks.records import Better, Metric, Scalar
-from benchmarks.structured import STYLES, Round, measure_rounds
+from benchmarks.structured import MOST_TOGETHER, STYLES, Round, measure_rounds
 from benchmarks.structured_cases import Style
 from benchmarks.structured_together import Together
 
@@ -51,15 +51,17 @@ async def measure_structured(
     if together is None:
         return [f"the time was used up after {len(found)} of {2 * rounds} rounds, before both together"]
     metrics = _together_metrics(together)
+    count, wanted = len(together.rounds), min(rounds, MOST_TOGETHER)
+    partial = [] if count == wanted else [f"partial: {count} of {wanted} rounds"]
     recorder.record(
         "together",
         configuration=configuration,
         metrics=metrics,
         began_s=began_s,
         facts={"note": together.line},
-        doubts=doubts.reasons(metrics),
+        doubts=[*doubts.reasons(metrics), *partial],
     )
-    return []
+    return [f"the time was used up after {count} of {wanted} rounds of both together"] if partial else []
 
 
 def _record(

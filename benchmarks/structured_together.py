@@ -65,23 +65,29 @@ async def measure_together(
     tokens: int,
     rounds: int,
     say: Callable[[str], None],
-) -> Together:
+    must_end: Callable[[], bool] = lambda: False,
+) -> Together | None:
     """Ask all at once, each beside a free one to the same prompt, and as many free ones, by turns.
 
     All are asked alone first: that fills the KV cache, and says what is to come out. Free ones that take the place of
-    constrained ones have their owners, and with them their prompts in the cache.
+    constrained ones have their owners, and with them their prompts in the cache. Where it must end, whole rounds are
+    kept; without one it is None.
     """
     free = [_freed(one, f"{one.owner} free", tokens) for one in constrained]
     mixed, all_free = [*constrained, *free], [*(_freed(one, one.owner, tokens) for one in constrained), *free]
     alone = []
     for number, request in enumerate(mixed):
+        if must_end():
+            return None
         say(f"asked alone, {number + 1} of {len(mixed)}")
         alone.append(await ask(engine, request))
     found = []
     for number in range(rounds):
+        if must_end():
+            break
         say(f"constrained and free together, round {number + 1} of {rounds}")
         found.append(await _mix(engine, mixed, all_free, alone, is_mixed_first=number % 2 == 0))
-    return Together(constrained=len(constrained), free=len(free), rounds=tuple(found))
+    return Together(constrained=len(constrained), free=len(free), rounds=tuple(found)) if found else None
 
 
 def _freed(request: GenerateRequest, owner: str, tokens: int) -> GenerateRequest:
