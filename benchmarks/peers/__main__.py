@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -18,6 +19,7 @@ from appliance.config import load_settings
 from appliance.core.errors import ApplianceError
 from appliance.engine.processor import detect_processor
 from benchmarks.fingerprint import take_fingerprint
+from benchmarks.noise import CpuUse
 from benchmarks.peers.comparison import MIN_ROUNDS, compare
 from benchmarks.peers.programs import ensure_programs
 from benchmarks.peers.readme import to_readme
@@ -30,6 +32,8 @@ STARTER = "smollm2:135m-instruct-q4_1"
 SECOND = "gemma3:270m-q4_k_m"
 STRUCTURED_CASES = 4
 BOUNDED_SPINNING = {"GOMP_SPINCOUNT": "10000"}
+
+Measured = TypeVar("Measured")
 
 
 def _say(text: str) -> None:
@@ -112,13 +116,15 @@ def run(
     asyncio.run(_run_until_told_to_end(run_rounds(record, catalog, save, _say)))
     click.echo(to_markdown(record))
     if readme_path:
-        _write_readme(readme_path, record, structured_rounds if record.is_complete else 0)
+        write_readme(readme_path, record, structured_rounds if record.is_complete else 0, save)
         click.echo(f"{readme_path} holds the section for the README", err=True)
     sys.exit(0 if compare(record.pairs) else 1)
 
 
-def _write_readme(path: Path, record: RunRecord, structured_rounds: int) -> None:
-    """Write what there is, measure structured output, and write again."""
+def write_readme(
+    path: Path, record: RunRecord, structured_rounds: int, save: Callable[[RunRecord], None]
+) -> None:
+    """Write what there is, measure structured output in the time that is left, and write and save again."""
     found: list[Round] = []
     together: Together | None = None
 
@@ -129,31 +135,48 @@ def _write_readme(path: Path, record: RunRecord, structured_rounds: int) -> None
     write()
     if not structured_rounds:
         return
+    try:
+        measured = asyncio.run(_run_until_told_to_end(_measure_structured(record, structured_rounds, found)))
+        together = measured[0] if measured else None
+        if together is None:
+            record.failures.append(
+                f"structured output: ended after {len(found)} rounds, before both together"
+            )
+    except ApplianceError as error:
+        record.failures.append(f"structured output: {error.message}")
+    finally:
+        save(record)
+        write()
+
+
+async def _measure_structured(
+    record: RunRecord, rounds: int, found: list[Round]
+) -> tuple[Together | None, CpuUse] | None:
+    """Measure in the time that the rest of the run has left; None where it has left none."""
     plan = record.plan
-    measuring = measure_rounds(
+    left_s = plan.limit_s - record.elapsed_s
+    if left_s <= 0:
+        return None
+    return await measure_rounds(
         plan.models[0],
-        structured_rounds,
+        rounds,
         plan.threads,
         STRUCTURED_CASES,
         with_server=True,
         say=_say,
         found=found,
+        limit_s=left_s,
     )
-    try:
-        together, _ = asyncio.run(measuring)
-    except ApplianceError as error:
-        record.failures.append(f"structured output: {error.message}")
-    finally:
-        write()
 
 
-async def _run_until_told_to_end(measuring: Coroutine[None, None, None]) -> None:
+async def _run_until_told_to_end(measuring: Coroutine[None, None, Measured]) -> Measured | None:
     """Run; a signal to end still closes engines and servers, which would go on without this process."""
     task = asyncio.create_task(measuring)
     if sys.platform != "win32":
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
-        await task
+        return await task
+    return None
 
 
 def main() -> None:

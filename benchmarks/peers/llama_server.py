@@ -81,11 +81,15 @@ class LlamaServer:
             stderr=asyncio.subprocess.DEVNULL,
         )
         server = cls(process, port)
-        await server.wait_until_ready()
+        try:
+            await server.wait_until_ready()
+        except BaseException:
+            await server.stop()
+            raise
         return server
 
     async def wait_until_ready(self) -> None:
-        """Wait until the model is loaded; end the process where that takes too long.
+        """Wait until the model is loaded.
 
         Raises:
             PeerFailedError: it ended or did not become ready.
@@ -94,7 +98,6 @@ class LlamaServer:
             if await self._is_ready():
                 return
             await asyncio.sleep(_POLL_S)
-        await self.stop()
         raise PeerFailedError(f"llama-server was not ready after {_START_TIMEOUT_S:g} s")
 
     async def stop(self) -> None:

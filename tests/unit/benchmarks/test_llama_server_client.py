@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from benchmarks.peers.llama_bench import PeerFailedError, parse_rate
-from benchmarks.peers.llama_server import stream_events, text_of
+from benchmarks.peers.llama_server import LlamaServer, stream_events, text_of
+from benchmarks.peers.programs import PeerPrograms
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -54,6 +57,25 @@ async def test_a_refused_request_is_an_error_that_quotes_the_server() -> None:
 
     with pytest.raises(PeerFailedError, match="too long"):
         await events_of(reply, [])
+
+
+async def test_a_server_that_is_told_to_end_while_it_loads_does_not_go_on(tmp_path: Path) -> None:
+    program, told = tmp_path / "llama-server", tmp_path / "pid"
+    os.mkfifo(told)
+    program.write_text(f"#!/bin/sh\necho $$ > {told}\nexec sleep 60\n")
+    program.chmod(0o755)
+    programs = PeerPrograms(folder=tmp_path, library_folders=(), shares_libraries=False, flags="")
+    starting = asyncio.create_task(
+        LlamaServer.start(programs, tmp_path, threads=1, parallel=1, context_tokens=256, openmp={})
+    )
+    pid = int(await asyncio.to_thread(told.read_text))
+
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 async def test_an_answer_that_is_no_stream_is_an_error() -> None:

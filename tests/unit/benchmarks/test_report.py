@@ -5,6 +5,7 @@ from datetime import date
 from pathlib import Path
 
 from benchmarks.fingerprint import take_fingerprint
+from benchmarks.peers.__main__ import write_readme
 from benchmarks.peers.comparison import Pair
 from benchmarks.peers.programs import PeerPrograms
 from benchmarks.peers.readme import to_readme
@@ -85,6 +86,24 @@ def test_the_section_of_a_readme_has_date_machine_targets_and_structured_output(
     assert "8 of 8 answers were valid" in text
     assert "Together: 8 constrained beside 8 free, 1 rounds, 8 of 8 valid" in text
     assert "0.90 times 16 free ones" in text
+
+
+def test_what_failed_of_structured_output_is_in_every_file(tmp_path: Path) -> None:
+    record, saved = record_of([]), list[str]()
+
+    write_readme(tmp_path / "section.md", record, 1, lambda record: saved.append(to_markdown(record)))
+
+    assert "- Not measured: structured output: " in saved[-1]
+    assert "- Not measured: structured output: " in (tmp_path / "section.md").read_text()
+
+
+def test_structured_output_is_not_begun_after_the_time_limit(tmp_path: Path) -> None:
+    record = record_of([])
+    record.elapsed_s = record.plan.limit_s
+
+    write_readme(tmp_path / "section.md", record, 1, lambda _record: None)
+
+    assert record.failures == ["structured output: ended after 0 rounds, before both together"]
 
 
 def test_json_holds_every_round_beside_the_summaries() -> None:
