@@ -6,8 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
+from appliance.memory.turns import Branches, Turn
 from tui.clean import shown
+from tui.rows import SourcedAnswer
 from tui.widgets.turn import TurnView
 
 _SHORTEST_STEP_S = 0.08
@@ -17,14 +20,18 @@ _SLICE_CHARACTERS = 2_000
 
 
 class LiveAnswer:
-    """Writes into one turn's widget. `note_growth` is called once what was written is on the screen."""
+    """Writes into one turn's widget. `note_growth` is called once what was written is on the screen.
+
+    The widget may go when the reader is elsewhere: all that came is kept for the next one.
+    """
 
     def __init__(self, view: TurnView, note_growth: Callable[[], None]) -> None:
         self.view = view
         self._note_growth = note_growth
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._all_reasoning = view.turn.reasoning
+        self._texts = [view.turn.text]
+        self._unwritten = ""
+        self._reasonings = [view.turn.reasoning]
+        self._has_new_reasoning = False
         self._wake = asyncio.Event()
         self._drawn = asyncio.Event()
         self._ended = asyncio.Event()
@@ -32,13 +39,22 @@ class LiveAnswer:
 
     def write(self, text: str) -> None:
         """Take a piece of the answer."""
-        self._text.append(text)
+        self._texts.append(text)
+        self._unwritten += shown(text)
         self._wake.set()
 
     def write_reasoning(self, text: str) -> None:
         """Take a piece of its thinking."""
-        self._reasoning.append(text)
+        self._reasonings.append(text)
+        self._has_new_reasoning = True
         self._wake.set()
+
+    def new_view(self, branches: Branches | None, sources: SourcedAnswer | None) -> TurnView:
+        """Return another widget that has what came so far, and write into that one from now on."""
+        so_far = replace(self.view.turn, text="".join(self._texts), reasoning="".join(self._reasonings))
+        self.view = TurnView(so_far, branches, sources)
+        self._unwritten = ""
+        return self.view
 
     async def finish(self) -> None:
         """Write the rest and end."""
@@ -47,6 +63,17 @@ class LiveAnswer:
         # Whoever waits here may be the screen itself, which then cannot draw.
         self._drawn.set()
         await self._task
+
+    def store(self, turn: Turn | None) -> None:
+        """Let the widget show the turn as it was stored; one that is not on the screen is made anew later."""
+        view = self.view
+        if not view.is_attached:
+            return
+        view.set_growing(False)
+        if turn is not None and view.is_composed:
+            view.set_turn(turn)
+        elif turn is not None:
+            view.turn = turn
 
     async def _run(self) -> None:
         while not self._ended.is_set():
@@ -72,16 +99,15 @@ class LiveAnswer:
     async def _write(self) -> None:
         from tui.widgets.answer_text import AnswerText
 
-        if self._reasoning:
-            self._all_reasoning += "".join(self._reasoning)
-            self._reasoning.clear()
-            self.view.show_live_reasoning(self._all_reasoning)
-        text = shown("".join(self._text))
-        self._text.clear()
-        for start in range(0, len(text), _SLICE_CHARACTERS):
-            if not self.view.is_attached:
-                return
-            self.view.query_one(AnswerText).append(text[start : start + _SLICE_CHARACTERS])
+        if self._has_new_reasoning and self.view.is_composed:
+            self._has_new_reasoning = False
+            self.view.show_live_reasoning("".join(self._reasonings))
+        while self._unwritten and self.view.is_composed:
+            text, self._unwritten = (
+                self._unwritten[:_SLICE_CHARACTERS],
+                self._unwritten[_SLICE_CHARACTERS:],
+            )
+            self.view.query_one(AnswerText).append(text)
             # Keys come first, however much came at once.
             await asyncio.sleep(0)
 

@@ -195,15 +195,15 @@ class Transcript(VerticalScroll, can_focus=False):
 
     async def end_live(self, turn: Turn | None = None) -> None:
         """Show everything that came, and the turn as it was stored."""
-        live, self._live = self._live, None
+        live = self._live
         if live is None:
             return
         await live.finish()
-        live.view.set_growing(False)
-        self.call_after_refresh(self.note_growth)
+        self._live = None
         if turn is not None:
             self._turns[-1] = turn
-            live.view.set_turn(turn)
+        live.store(turn)
+        self.call_after_refresh(self.note_growth)
 
     def view_of(self, turn_id: str) -> TurnView | None:
         """Return the widget of a turn, if it is mounted."""
@@ -248,11 +248,12 @@ class Transcript(VerticalScroll, can_focus=False):
 
     async def _show_from(self, first: int) -> None:
         end = min(first + PAGE_TURNS, len(self._turns))
-        pages = [await self._page(first, end)] if end > first else []
+        page = await self._page(first, end) if end > first else None
         self._first_shown, self._end_shown = first, end
         with self.app.batch_update():
             await self.remove_children(Page)
-            await self.mount_all(pages, before="#newer")
+            await self.mount_all([page] if page else [], before="#newer")
+        self._keep_growing()
         self._tell_what_is_left()
         self.call_after_refresh(self._lay_out_what_is_near)
 
@@ -262,14 +263,22 @@ class Transcript(VerticalScroll, can_focus=False):
             self.call_later(turn)
 
     async def _turn_back(self) -> None:
+        first = max(0, self._first_shown - TURNED_TURNS)
         pages = self._pages
-        page = await self._page(max(0, self._first_shown - TURNED_TURNS), self._first_shown)
+        page = await self._page(first, self._first_shown, beside=pages[:1])
+        if page is None:
+            self._is_turning = False
+            return
         self._first_shown -= page.turns
         await self._turn(page, pages[0], dropped=pages[_MOST_PAGES - 1 :], is_back=True)
 
     async def _turn_on(self) -> None:
+        end = min(len(self._turns), self._end_shown + TURNED_TURNS)
         pages = self._pages
-        page = await self._page(self._end_shown, min(len(self._turns), self._end_shown + TURNED_TURNS))
+        page = await self._page(self._end_shown, end, beside=pages[-1:])
+        if page is None:
+            self._is_turning = False
+            return
         self._end_shown += page.turns
         self.release_anchor()
         await self._turn(page, pages[-1], dropped=pages[: 1 - _MOST_PAGES], is_back=False)
@@ -282,6 +291,7 @@ class Transcript(VerticalScroll, can_focus=False):
         with self.app.batch_update():
             await self.mount(page, before=beside if is_back else None, after=None if is_back else beside)
             await self.remove_children(dropped)
+        self._keep_growing()
         dropped_turns = sum(one.turns for one in dropped)
         if is_back:
             self._end_shown -= dropped_turns
@@ -296,15 +306,28 @@ class Transcript(VerticalScroll, can_focus=False):
 
         self.call_after_refresh(keep_place)
 
-    async def _page(self, first: int, end: int) -> Page:
+    async def _page(self, first: int, end: int, *, beside: Sequence[Page] | None = None) -> Page | None:
+        """Return some turns; nothing when those they were to stand beside went meanwhile."""
         turns = self._turns[first:end]
         details = await self._details_of(turns)
+        if beside is not None and not any(page.is_attached for page in beside):
+            return None
         views: list[Widget] = []
         for turn in turns:
-            views.append(TurnView(turn, details.branches.get(turn.id), details.sources.get(turn.id)))
+            views.append(self._view(turn, details))
             if turn.id in self._folds:
                 views.append(Fold(self._folds[turn.id]))
         return Page(len(turns), views)
+
+    def _view(self, turn: Turn, details: Details) -> TurnView:
+        branches, sources = details.branches.get(turn.id), details.sources.get(turn.id)
+        if self._live is not None and self._live.view.turn.id == turn.id:
+            return self._live.new_view(branches, sources)
+        return TurnView(turn, branches, sources)
+
+    def _keep_growing(self) -> None:
+        if self._live is not None and self._live.view.is_attached:
+            self._live.view.set_growing(True)
 
     def _tell_what_is_left(self) -> None:
         later = len(self._turns) - self._end_shown

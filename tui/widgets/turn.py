@@ -76,6 +76,11 @@ class TurnView(Stretch, can_focus=True):
         self.set_turn(self.turn, self._branches)
         self.set_sources(self._sources)
 
+    @property
+    def is_composed(self) -> bool:
+        """Whether it is in the conversation, with all that it shows."""
+        return self.is_attached and bool(self.children)
+
     def set_sources(self, sources: SourcedAnswer | None) -> None:
         """Show what the answer stands on."""
         self._sources = sources
