@@ -35,6 +35,7 @@ class Lane:
     samples: list[SpeedSample] = field(default_factory=list)
     joules: list[float] = field(default_factory=list)
     build: str = ""
+    context_window: int = 0
     failure: str = ""
 
     @property
@@ -96,6 +97,7 @@ async def measure_lane(
     try:
         runner = await runners.get(lane.local, lane.choice)
         lane.build = runner.build
+        lane.context_window = runner.engine.params.context_window
         with lane.doubts.watching(), energy.measuring() as used:
             sample = await runner.run(lane.test)
     except ApplianceError as error:
@@ -148,6 +150,7 @@ def record_lane(
         facts={
             **_model_facts(lane.local),
             "depth_tokens": lane.samples[-1].depth_tokens,
+            "context_window": lane.context_window,
             "energy": energy.source,
             "engine": lane.build,
         },

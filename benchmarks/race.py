@@ -160,7 +160,9 @@ class Race:
         if one.failure or one.rounds >= self._most_rounds:
             return False
         if one.standing == "faster":
-            return any(other.standing == "faster" and _overlap(one, other) for other in self._rivals(one))
+            return any(
+                other.standing == "faster" and _is_open_between(one, other) for other in self._rivals(one)
+            )
         return one.standing == "undecided"
 
     def _rivals(self, one: Contestant) -> list[Contestant]:
@@ -209,6 +211,7 @@ class Race:
         return usual_s + sum(one.seconds_to_claim for one in running)
 
 
-def _overlap(one: Contestant, other: Contestant) -> bool:
-    """Whether either may still be the faster one."""
-    return one.interval.low <= other.interval.high and other.interval.low <= one.interval.high
+def _is_open_between(one: Contestant, other: Contestant) -> bool:
+    """Whether either may still be the faster one, by so much that it matters."""
+    low, high = sorted((one.interval, other.interval), key=lambda interval: interval.low)
+    return high.low <= low.high and max(low.high, high.high) > low.low * ALIKE

@@ -141,7 +141,9 @@ def record_sweep(
     if found.proof is not None:
         _record_contestant(found.proof, {**configuration, "other": "together"}, timer, recorder)
     advice = advise(plan, size, found, cache(partial(serving_memory, plan)))
-    doubts = () if is_whole else (f"partial: interrupted with {timer.left_s():.0f} s left",)
+    doubts = [] if is_whole else [f"partial: interrupted with {timer.left_s():.0f} s left"]
+    if found.usual_failure:
+        doubts.append(f"partial: your settings could not be measured any more: {found.usual_failure}")
     recorder.record(
         "recommendation",
         configuration=configuration,
@@ -176,6 +178,7 @@ def _record_contestant(
             "interval_low": interval.low,
             "interval_high": interval.high if math.isfinite(interval.high) else None,
             "confidence": contestant.confidence,
+            "failure": contestant.failure,
         },
     )
 

@@ -51,6 +51,7 @@ def test_the_engine_is_measured_with_exact_sizes_and_every_line_is_json(run_cli:
     assert shown.returncode == 0, shown.stderr
     assert [one.test for one in records] == ["pp16", "tg4", "pp16 @ d32", "tg4 @ d32"]
     assert [one.facts["depth_tokens"] for one in records] == [0, 1, 32, 32]
+    assert {one.facts["context_window"] for one in records} == {256}
     assert all(len(one.metrics[0].samples) == 2 for one in records)
     assert lines[0]["kind"] == "progress"
     assert lines[-1]["kind"] == "finished"

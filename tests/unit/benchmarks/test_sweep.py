@@ -252,14 +252,16 @@ def _rivals() -> list[Contestant]:
     return [Contestant(name=name, group="threads", confidence=0.95) for name in ("a", "b")]
 
 
-async def test_rivals_rest_once_it_is_clear_which_is_the_faster_one() -> None:
-    apart, near = _rivals(), _rivals()
+async def test_rivals_rest_once_it_is_clear_which_is_the_faster_one_or_that_it_does_not_matter() -> None:
+    apart, near, alike = _rivals(), _rivals(), _rivals()
 
     await _race(apart, {"a": 2.0, "b": 4.0}, noise=0.1).run()
     await _race(near, {"a": 2.0, "b": 2.0}, noise=0.1).run()
+    await _race(alike, {"a": 2.0, "b": 2.0}, noise=0.005).run()
 
     assert [one.rounds for one in apart] == [6, 6]
     assert [one.rounds for one in near] == [200, 200]
+    assert max(one.rounds for one in alike) < 20
 
 
 def test_what_was_faster_until_it_failed_wins_nothing() -> None:
@@ -416,6 +418,7 @@ def test_comparisons_are_on_disk_before_memory_is_predicted(tmp_path: Path) -> N
     with pytest.raises(ModelFileError):  # the model of the plan has no file
         record_sweep(plan, SIZE, sweep, cast("EngineTimer", machine), recorder, is_whole=False)
 
+    assert {one.facts["failure"] for one in recorder.records} == {""}
     assert [one.test for one in recorder.records] == [one.name for one in sweep.found().entered.values()]
 
 
