@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from appliance.context.answers import AnswerSentence, NumberedCitation, QuoteOrigin
 from appliance.context.quoting import SentenceQuote, sentence_around
-from appliance.retrieval.grounding import Citation, SentenceSupport, check_quote, ground_answer
+from appliance.retrieval.grounding import MARKERS, Citation, SentenceSupport, check_quote, ground_answer
 from appliance.retrieval.languages import language_of
 from appliance.retrieval.records import StoredChunk
 from appliance.retrieval.terms import terms_of
@@ -17,7 +16,6 @@ DocumentText = Callable[[str], str | None]
 """Returns the stored text of a document by its id, or None when it is gone."""
 
 UNVERIFIED_MARK = "[unverified]"
-_MARKER = re.compile(r"\s*\[\d{1,3}(?:\s*,\s*\d{1,3})*\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +130,7 @@ def cite(answer: str, passages: Sequence[StoredChunk], listed: CitationList) -> 
 
 
 def _sentence(support: SentenceSupport, listed: CitationList) -> AnswerSentence:
-    text = _MARKER.sub("", support.text).strip()
+    text = MARKERS.sub("", support.text).strip()
     if text.endswith(("?", "？")):
         numbers: tuple[int, ...] = ()
     else:

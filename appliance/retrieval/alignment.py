@@ -16,6 +16,7 @@ from appliance.retrieval.claim_words import Claim, claim_of
 from appliance.retrieval.contradiction import Contradiction, contradiction_of, lacks_subject
 from appliance.retrieval.languages import DENSE_SCRIPT, language_of, stemmed
 from appliance.retrieval.sentences import sentence_spans
+from appliance.retrieval.spelling import plain
 from appliance.retrieval.terms import Terms, is_near_term, terms_of
 
 # Chosen on the first half of the paragraphs of XQuAD, for precision; measured on the other half.
@@ -41,11 +42,12 @@ _SAME_PASSAGE_BONUS = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSentence:
-    """A sentence of a passage: its place in the passage's text, its terms, and those of the ones before it."""
+    """A sentence of a passage: its place in the passage, its plain text, its terms, and those of the ones before it."""
 
     passage: int
     start: int
     end: int
+    text: str
     terms: Terms
     context: frozenset[str]
 
@@ -55,6 +57,7 @@ class AlignedPart:
     """An answer's sentence, or a part of it, with the sentence it stands on and what that says otherwise."""
 
     text: str
+    terms: Terms
     source: SourceSentence
     contradiction: Contradiction
 
@@ -109,7 +112,7 @@ class Aligner:
         self.sentences = [
             sentence for number, text in enumerate(passages) for sentence in self._of_passage(number, text)
         ]
-        self.passages = tuple(passages)
+        self.passages = tuple(plain(text) for text in passages)
         self._words = [
             frozenset[str]().union(*(one.terms.content for one in self.sentences if one.passage == number))
             for number in range(len(passages))
@@ -135,15 +138,20 @@ class Aligner:
 
     def align(self, text: str, *, preferred: int | None = None) -> Alignment:
         """Return the best covering sentences: one, or one for each part of the text that has its own."""
-        parts = self._parts(text, _Asked(preferred))
-        held = tuple(self._compared(part.text, part.source) for part in parts if part.source is not None)
+        parts = self._parts(plain(text), _Asked(preferred))
+        held = tuple(
+            self._compared(part.text, part.source, is_begun=number > 0)
+            for number, part in enumerate(parts)
+            if part.source is not None
+        )
         total = sum(part.total for part in parts)
         return Alignment(parts=held, coverage=sum(part.covered for part in parts) / total if held else 0.0)
 
-    def _compared(self, text: str, source: SourceSentence) -> AlignedPart:
-        said = claim_of(text, self._language, self._names)
+    def _compared(self, text: str, source: SourceSentence, *, is_begun: bool) -> AlignedPart:
+        said = claim_of(text, self._language, self._names, is_begun=is_begun)
         found = contradiction_of(said, self._claim(source), self._stands)
-        return AlignedPart(text=text, source=source, contradiction=found)
+        terms = terms_of(text, self._language, is_begun=is_begun)
+        return AlignedPart(text=text, terms=terms, source=source, contradiction=found)
 
     def _part(self, text: str, asked: _Asked, beside: SourceSentence | None = None) -> _Part:
         """Return the sentence that covers most of a text; on equal cover the preferred passage, then the earlier."""
@@ -193,7 +201,7 @@ class Aligner:
             return False
         if left.source.passage == right.source.passage:
             return True
-        said = claim_of(right.text, self._language, self._names)
+        said = claim_of(right.text, self._language, self._names, is_begun=True)
         return not lacks_subject(said, self._claim(right.source))
 
     def _stands(self, words: str) -> bool:
@@ -202,8 +210,7 @@ class Aligner:
         )
 
     def _claim(self, sentence: SourceSentence) -> Claim:
-        text = self.passages[sentence.passage][sentence.start : sentence.end]
-        return claim_of(text, self._language, self._names)
+        return claim_of(sentence.text, self._language, self._names)
 
     def _of_passage(self, number: int, text: str) -> list[SourceSentence]:
         spans = sentence_spans(text)
@@ -213,6 +220,7 @@ class Aligner:
                 passage=number,
                 start=start,
                 end=end,
+                text=plain(text[start:end]),
                 terms=terms[place],
                 context=frozenset[str]().union(
                     *(one.content for one in terms[max(0, place - _CONTEXT_SENTENCES) : place])

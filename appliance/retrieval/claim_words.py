@@ -15,16 +15,22 @@ from appliance.retrieval.opposites import (
     dense_denials,
     is_denial,
     is_near_denial,
+    is_no_agent,
     month_of,
     opposites_of,
     softens_denial,
 )
-from appliance.retrieval.terms import FUNCTION_CHARACTERS, NUMBER_WORDS, is_talk, normal_number
+from appliance.retrieval.spelling import NUMBER, is_number, normal_number, plain
+from appliance.retrieval.terms import FUNCTION_CHARACTERS, NUMBER_WORDS, is_talk
 
 WordKind = Literal["number", "name", "word", "denial", "near_denial"]
 
-_TOKEN = re.compile(rf"\d[\d.,:/]*\d|\d|[{DENSE_CHARACTERS}]+|[^\W\d_]+n['’]t\b|[^\W\d_{DENSE_CHARACTERS}]+")
+_TOKEN = re.compile(rf"{NUMBER}|[{DENSE_CHARACTERS}]+|[^\W\d_]+n['’]t\b|[^\W\d_{DENSE_CHARACTERS}]+")
 _BREAK = re.compile(r"[,;:–—()，、；：（）]|\s-\s")
+# "No, it does not": the first word answers and denies nothing that follows.
+_LEADING_NO = re.compile(r"\s*(?:no|nein|non|não|nee|nej|nei|нет)\s*[,;:–—-]", re.IGNORECASE)
+# Numbers that a source may leave out or say otherwise, so that they count only where both sides have one.
+_LOOSE_NUMBERS = {"one": "1", "half": "0.5", "dozen": "12", "dutzend": "12"}
 _DENSE_NUMBER = re.compile("[二三四五六七八九十百千万亿两〇]")
 _JOINING = by_language(
     {
@@ -81,22 +87,38 @@ class Claim:
     @property
     def names_agent(self) -> bool:
         """Whether it says who acts as a passive sentence does, after what is acted on."""
-        spoken = {token.lower() for token in _TOKEN.findall(self.text)}
-        return bool(spoken & agent_words(self.language)) or any(one in self.text for one in dense_agents())
+        if any(one in self.text for one in dense_agents()):
+            return True
+        agents = agent_words(self.language)
+        ends = (one.end() for one in _TOKEN.finditer(self.text) if one.group().lower() in agents)
+        return any(self._can_act(end) for end in ends)
+
+    def _can_act(self, after: int) -> bool:
+        following = next((word for word in self.words if word.start >= after), None)
+        return (
+            following is not None
+            and following.kind in ("name", "word")
+            and not is_no_agent(following.text.lower(), self.language)
+        )
 
 
-def claim_of(sentence: str, language: str, names: frozenset[str] = frozenset()) -> Claim:
+def claim_of(
+    sentence: str, language: str, names: frozenset[str] = frozenset(), *, is_begun: bool = False
+) -> Claim:
     """Return a sentence's words without those that only hold it together.
 
     Args:
         names: stems known to be names; the first word of a sentence is one only if it is among them.
+        is_begun: whether this is the rest of a sentence whose beginning is left out.
     """
-    return Claim(sentence, language, tuple(_words(sentence, language, names)))
+    text = plain(sentence)
+    return Claim(text, language, tuple(_words(text, language, names, is_begun)))
 
 
-def _words(sentence: str, language: str, names: frozenset[str]) -> Iterator[ClaimWord]:
-    end, follows_break, is_first = 0, False, True
-    for match in _TOKEN.finditer(sentence):
+def _words(sentence: str, language: str, names: frozenset[str], is_begun: bool) -> Iterator[ClaimWord]:
+    answer = _LEADING_NO.match(sentence)
+    end, follows_break, is_first = answer.end() if answer else 0, False, not is_begun
+    for match in _TOKEN.finditer(sentence, end):
         follows_break = follows_break or _BREAK.search(sentence, end, match.start()) is not None
         end = match.end()
         token = match.group()
@@ -120,15 +142,18 @@ def _word(
     token, start = match.group(), match.start()
     low = token.lower()
     is_capital = token[0].isupper()
-    if low[0].isdigit():
+    if is_number(token):
         return ClaimWord(start, token, normal_number(low), "number", False, follows_break)
     if month := month_of(token, language):
         return ClaimWord(start, token, f"month {month}", "number", False, follows_break)
     if low in NUMBER_WORDS:
         return ClaimWord(start, token, str(NUMBER_WORDS[low]), "number", False, follows_break)
+    following = _TOKEN.search(match.string, match.end())
+    after = following.group().lower() if following is not None else ""
+    if low in _LOOSE_NUMBERS and (low != "one" or not _is_empty(after, language)):
+        return ClaimWord(start, token, _LOOSE_NUMBERS[low], "number", False, follows_break)
     if is_denial(low, language):
-        following = _TOKEN.search(match.string, match.end())
-        if following is not None and softens_denial(following.group().lower(), language):
+        if softens_denial(after, language) or (low == "no" and after[:1].isdigit()):
             return None
         return ClaimWord(start, token, "not", "denial", False, follows_break)
     if is_near_denial(low, language):

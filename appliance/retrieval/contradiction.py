@@ -1,7 +1,8 @@
 """Where a sentence says something else than the source that it is nearly in the words of.
 
-The two are aligned word by word in order. Between words that agree, another number or name in the same place, an
-opposite, or a denial on one side only is a contradiction; words left out, added or moved are none.
+The two are aligned word by word in order, without their denials. Between words that agree, another number or name in
+the same place or an opposite is a contradiction; words left out, added or moved are none. So is a denial of what the
+other states, whether it was added, left out or moved to other words; moved within its clause it still denies the same.
 """
 
 from __future__ import annotations
@@ -10,24 +11,28 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations, pairwise
+from itertools import accumulate, combinations, pairwise
 
 from appliance.retrieval.claim_words import Claim, ClaimWord
-from appliance.retrieval.languages import DENSE_SCRIPT
-from appliance.retrieval.opposites import dense_opposites, opposites_of
-from appliance.retrieval.terms import is_near_term, normal_number
+from appliance.retrieval.languages import DENSE_SCRIPT, stemmed
+from appliance.retrieval.opposites import denies_forward, dense_opposites, opposites_of
+from appliance.retrieval.spelling import NUMBER, normal_number
+from appliance.retrieval.terms import is_near_term
 
 _SKIP = 1.0
 # A little more than a skip, so that two neighbours that changed places are not two that were replaced.
 _REPLACE = 1.01
-_NEVER = 9.0
 _LEAST_AGREEING = 0.4
 _LEAST_AGREEING_BESIDE_SUBJECT = 0.7
 _BESIDE = 2
+_NEAR_PARTNER = 3
+_NOUNS_ARE_CAPITAL = ("german",)
+# Of words that begin an English sentence without an article: plurals, adverbs, participles.
+_COMMON_ENDINGS = ("s", "ly", "ing", "ed")
 # Longer pairs would take seconds; they are held to numbers, names and denials alone.
 _MOST_CELLS = 250_000
 
-_SIGNED_NUMBER = re.compile(r"([€$£¥₹₽])?\s?(\d[\d.,]*\d|\d)\s?([€$£¥₹₽%])?")
+_SIGNED_NUMBER = re.compile(rf"([€$£¥₹₽])?\s?({NUMBER})\s?([€$£¥₹₽%])?")
 
 _Pairs = list[tuple[int | None, int | None]]
 
@@ -53,6 +58,7 @@ def contradiction_of(said: Claim, source: Claim, stands_elsewhere: Callable[[str
         found += [word.text for word in _changed_places([gap for gap in gaps if gap.is_narrow])]
     if _agreeing_share(said, gaps) >= _LEAST_AGREEING_BESIDE_SUBJECT:
         found += [word.text for gap in gaps[:1] for word in _other_subject(gap, source, stands_elsewhere)]
+        found += [word.text for gap in gaps[:1] for word in _bare_subject(gap, said, source)]
     found += [run for gap in gaps if (run := _other_run(gap, said, source, stands_elsewhere))]
     found += _turned_numbers(said.words, source.words)
     found += _other_signs(said.text, source.text)
@@ -102,8 +108,15 @@ def _replaced(gap: _Gap, said: Claim, source: Claim) -> Iterator[ClaimWord]:
             [word for word in here if not _has(source.words, word)],
             [word for word in there if not _has(said.words, word)],
         )
-    terms = {word.term for word in gap.source}
-    yield from (word for word in gap.said if opposites_of(word.term, said.language) & terms)
+    terms = frozenset[str]().union(*(_stems(word, source.language) for word in gap.source))
+    for word in gap.said:
+        if any(opposites_of(stem, said.language) & terms for stem in _stems(word, said.language)):
+            yield word
+
+
+def _stems(word: ClaimWord, language: str) -> frozenset[str]:
+    """A word of a number, such as `thousand`, has opposites too."""
+    return frozenset((word.term, stemmed(word.text, language)))
 
 
 def _changed_places(gaps: Sequence[_Gap]) -> Iterator[ClaimWord]:
@@ -138,6 +151,19 @@ def _other_subject(gap: _Gap, source: Claim, stands_elsewhere: Callable[[str], b
         yield one
 
 
+def _bare_subject(gap: _Gap, said: Claim, source: Claim) -> Iterator[ClaimWord]:
+    """Yield a first word that stands right before the words that agree and must be a name: it has no article."""
+    if len(gap.said) != 1 or not gap.is_right_held or said.language in _NOUNS_ARE_CAPITAL:
+        return
+    (one,) = gap.said
+    following = next((word for word in said.words if word.start > one.start), None)
+    is_bare = following is not None and said.text[one.start : following.start].split() == [one.text]
+    is_first = one.is_capital and not said.text[: one.start].strip()
+    replaces = any(word.kind in ("word", "name") for word in gap.source) and not _has(source.words, one)
+    if is_first and is_bare and replaces and not one.text.lower().endswith(_COMMON_ENDINGS):
+        yield one
+
+
 def _other_run(gap: _Gap, said: Claim, source: Claim, stands_elsewhere: Callable[[str], bool]) -> str:
     """Return characters of a text without spaces that stand for others, if another sentence has them."""
     run, theirs = ("".join(word.text for word in words) for words in (gap.said, gap.source))
@@ -162,8 +188,12 @@ def _neighbouring_numbers(words: Sequence[ClaimWord]) -> dict[tuple[str, str], t
     return {
         (one.term, other.term): (one.text, other.text)
         for one, other in pairwise(words)
-        if one.term != other.term and one.term[0].isdigit() and other.term[0].isdigit()
+        if one.term != other.term and _is_of_digits(one) and _is_of_digits(other)
     }
+
+
+def _is_of_digits(word: ClaimWord) -> bool:
+    return word.term.lstrip("-")[:1].isdigit()
 
 
 def _other_signs(said: str, source: str) -> list[str]:
@@ -189,7 +219,7 @@ def _has_only(said: str, source: str, one: str, other: str) -> bool:
 
 
 def _denies_differently(said: Claim, source: Claim, pairs: _Pairs) -> bool:
-    """Whether one of the two denies what the other states, where they stand side by side."""
+    """Whether one of the two denies what the other states: a denial stands alone among words that agree."""
     if any(word.kind == "denial" for word in said.words) and not any(word.denies for word in source.words):
         return True
     agreeing = {
@@ -197,26 +227,76 @@ def _denies_differently(said: Claim, source: Claim, pairs: _Pairs) -> bool:
         for here, there in pairs
         if here is not None and there is not None and _agrees(said.words[here], source.words[there])
     }
-    return _denies_alone(said.words, set(agreeing), any) or _denies_alone(
-        source.words, set(agreeing.values()), all
+    here, there = _Denials(said, agreeing), _Denials(source, {two: one for one, two in agreeing.items()})
+    joined = {(one, two) for one in here.places for two in there.places if here.meets(one, there, two)}
+    return not (
+        _all_find_one(here.needing(any), joined)
+        and _all_find_one(there.needing(all), {(two, one) for one, two in joined})
     )
 
 
-def _denies_alone(
-    words: Sequence[ClaimWord], agreeing: set[int], on_sides: Callable[[list[bool]], bool]
-) -> bool:
-    """Whether a denial has no partner while the words near it have, on any or all of its sides."""
-    for place, word in enumerate(words):
-        if word.kind != "denial" or place in agreeing:
-            continue
-        sides = (
-            range(max(0, place - _BESIDE), place),
-            range(place + 1, min(len(words), place + 1 + _BESIDE)),
+class _Denials:
+    """The denials of a sentence, and what stands near them that the other sentence has too."""
+
+    def __init__(self, claim: Claim, agreeing: dict[int, int]) -> None:
+        self.words = claim.words
+        self.places = [place for place, word in enumerate(self.words) if word.denies]
+        self._language = claim.language
+        self._agreeing = agreeing
+        self._clauses = list(accumulate(int(word.follows_break) for word in self.words))
+
+    def needing(self, on_sides: Callable[[list[bool]], bool]) -> list[int]:
+        """Return the denials that stand among words that agree, on any or all of their sides."""
+        return [
+            place
+            for place in self.places
+            if self.words[place].kind == "denial"
+            and (((held := self._held(place)) and on_sides(held)) or self._denies_what_agrees(place))
+        ]
+
+    def meets(self, place: int, other: _Denials, there: int) -> bool:
+        """Whether two denials deny the same: each near the other's neighbours, within one clause."""
+        return self._reaches(place, other, there) or other._reaches(there, self, place)
+
+    def _reaches(self, place: int, other: _Denials, there: int) -> bool:
+        near = [beside for side in self._sides(place) for beside in side if beside in self._agreeing]
+        own = [beside for beside in near if self._clauses[beside] == self._clauses[place]]
+        partners = [self._agreeing[beside] for beside in own or near]
+        return any(
+            abs(partner - there) <= _NEAR_PARTNER
+            and (not own or other._clauses[partner] == other._clauses[there])
+            for partner in partners
         )
-        held = [any(beside in agreeing for beside in side) for side in sides if side]
-        if held and on_sides(held):
-            return True
-    return False
+
+    def _held(self, place: int) -> list[bool]:
+        return [any(beside in self._agreeing for beside in side) for side in self._sides(place) if side]
+
+    def _sides(self, place: int) -> tuple[range, range]:
+        end = min(len(self.words), place + 1 + _BESIDE)
+        if self._is_forward(place):
+            end = next((one for one in range(place + 1, end) if self.words[one].follows_break), end)
+        return range(max(0, place - _BESIDE), place), range(place + 1, end)
+
+    def _denies_what_agrees(self, place: int) -> bool:
+        return self._is_forward(place) and any(one in self._agreeing for one in self._sides(place)[1][:1])
+
+    def _is_forward(self, place: int) -> bool:
+        return denies_forward(self.words[place].text.lower(), self._language)
+
+
+def _all_find_one(places: Sequence[int], joined: set[tuple[int, int]]) -> bool:
+    """Whether each of the places can be joined with another of its own."""
+    taken: dict[int, int] = {}
+
+    def finds(place: int, tried: set[int]) -> bool:
+        for other in sorted(two for one, two in joined if one == place and two not in tried):
+            tried.add(other)
+            if other not in taken or finds(taken[other], tried):
+                taken[other] = place
+                return True
+        return False
+
+    return all(finds(place, set()) for place in places)
 
 
 def _has(words: Sequence[ClaimWord], wanted: ClaimWord) -> bool:
@@ -224,9 +304,7 @@ def _has(words: Sequence[ClaimWord], wanted: ClaimWord) -> bool:
 
 
 def _agrees(one: ClaimWord, other: ClaimWord) -> bool:
-    if one.denies or other.denies:
-        return one.denies and other.denies
-    return _is_like(one, other)
+    return not one.denies and not other.denies and _is_like(one, other)
 
 
 def _is_like(one: ClaimWord, other: ClaimWord) -> bool:
@@ -257,13 +335,25 @@ def _gaps(said: Sequence[ClaimWord], source: Sequence[ClaimWord], pairs: _Pairs)
         there += [source[other]] if other is not None else []
     agreed = len(gaps)
     gaps.append(_Gap(tuple(here), tuple(there), bool(gaps), False))
-    return gaps if agreed and agreed >= _LEAST_AGREEING * len(said) else []
+    return (
+        gaps if agreed and agreed >= _LEAST_AGREEING * len([word for word in said if not word.denies]) else []
+    )
 
 
 def _aligned(said: Sequence[ClaimWord], source: Sequence[ClaimWord]) -> _Pairs:
-    """Return the cheapest pairing in order; None stands for a word without a partner."""
+    """Return the cheapest pairing in order, without denials; None stands for a word without a partner."""
     if len(said) * len(source) > _MOST_CELLS:
         return []
+    here = [place for place, word in enumerate(said) if not word.denies]
+    there = [place for place, word in enumerate(source) if not word.denies]
+    pairs = _cheapest([said[place] for place in here], [source[place] for place in there])
+    return [
+        (here[one] if one is not None else None, there[other] if other is not None else None)
+        for one, other in pairs
+    ]
+
+
+def _cheapest(said: Sequence[ClaimWord], source: Sequence[ClaimWord]) -> _Pairs:
     prices = [[_price(one, other) for other in source] for one in said]
     costs = [[_SKIP * (row + column) for column in range(len(source) + 1)] for row in range(len(said) + 1)]
     for row in range(1, len(said) + 1):
@@ -277,9 +367,7 @@ def _aligned(said: Sequence[ClaimWord], source: Sequence[ClaimWord]) -> _Pairs:
 
 
 def _price(one: ClaimWord, other: ClaimWord) -> float:
-    if _agrees(one, other):
-        return 0.0
-    return _NEVER if one.denies or other.denies else _REPLACE
+    return 0.0 if _agrees(one, other) else _REPLACE
 
 
 def _path(costs: list[list[float]], prices: list[list[float]]) -> _Pairs:

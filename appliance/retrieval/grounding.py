@@ -37,7 +37,11 @@ _DOTTED_NAME = re.compile(r"\w[·・]\w")
 _ITEM_MARK = re.compile(r"(?:[-*•]|\(?\d{1,3}[.)])")
 _LEADING_ITEM_MARK = re.compile(rf"^{_ITEM_MARK.pattern}[ \t]+")
 _BEFORE_ITEM = re.compile(rf"\n[ \t]*(?={_ITEM_MARK.pattern}(?:[ \t]|$))")
-_MARKER = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
+_CLAIMED = r"\d{1,3}(?:\s*[-–]\s*\d{1,3})?"
+# "[2]", "[2, 4]", "[2-4]", or several of them in a row.
+MARKERS = re.compile(rf"(?:\s*\[{_CLAIMED}(?:\s*,\s*{_CLAIMED})*\])+")
+_RANGE = re.compile(r"(\d+)(?:\s*[-–]\s*(\d+))?")
+_MOST_IN_RANGE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,13 +196,13 @@ def check_quote(quote: str, claimed_passage: int, passages: Sequence[StoredChunk
 
 
 def _sentences(answer: str) -> list[tuple[int, int]]:
-    """Sentences and list items of an answer; a marker after a full stop belongs to the sentence before it."""
+    """Sentences and list items of an answer; markers after a full stop belong to the sentence before it."""
     spans: list[tuple[int, int]] = []
     for start, end in _lines(answer):
-        marker = _MARKER.match(answer, start)
-        if marker is not None and spans:
-            spans[-1] = (spans[-1][0], marker.end())
-            start = marker.end()
+        markers = MARKERS.match(answer, start)
+        if markers is not None and spans:
+            spans[-1] = (spans[-1][0], markers.end())
+            start = markers.end()
         if answer[start:end].strip():
             start += len(answer[start:end]) - len(answer[start:end].lstrip())
             spans.append((start, end))
@@ -228,8 +232,8 @@ def _support(
     threshold: float,
 ) -> SentenceSupport:
     text = answer[start:end]
-    claimed = [int(number) for group in _MARKER.findall(text) for number in group.split(",")]
-    plain = _MARKER.sub("", _LEADING_ITEM_MARK.sub("", text))
+    claimed = [number for markers in MARKERS.findall(text) for number in _claimed(markers)]
+    plain = MARKERS.sub("", _LEADING_ITEM_MARK.sub("", text))
     terms = aligner.terms(plain)
     alignment = aligner.align(plain, preferred=claimed[0] - 1 if claimed else None)
     missing = tuple(dict.fromkeys(word for part in alignment.parts for word in _unsaid(part, aligner)))
@@ -250,9 +254,15 @@ def _support(
     )
 
 
+def _claimed(markers: str) -> Iterator[int]:
+    for first, last in _RANGE.findall(markers):
+        end = int(last or first)
+        yield from range(int(first), min(end, int(first) + _MOST_IN_RANGE) + 1)
+
+
 def _unsaid(part: AlignedPart, aligner: Aligner) -> Iterator[str]:
     """Yield what a source must say and does not: numbers of its own, names of its passage, nothing else instead."""
-    terms = aligner.terms(part.text)
+    terms = part.terms
     passage = aligner.passages[part.source.passage]
     of_names = {match.group(1) for match in _NUMBERED_NAME.finditer(part.text) if match.group() in passage}
     yield from sorted(terms.numbers - part.source.terms.numbers - of_names)

@@ -17,7 +17,8 @@ _DENIALS = by_language(
     {
         "english": "not no never none neither nor cannot without nothing nobody nowhere",
         "german": "nicht kein keine keinen keinem keiner keines nie niemals ohne nichts niemand weder",
-        "french": "ne n pas jamais sans aucun aucune ni rien personne",
+        # "Pas", "rien" and "personne" deny only with a "ne" and mean other things without one.
+        "french": "ne n sans",
         "spanish": "no nunca jamás sin ningún ninguna ninguno ni nada nadie tampoco",
         "italian": "non mai senza nessun nessuno nessuna né niente nulla",
         "portuguese": "não nunca jamais sem nenhum nenhuma nem nada ninguém",
@@ -44,6 +45,19 @@ _SOFTENERS = by_language(
         "german": "nur zuletzt bloß unbedingt",
         "french": "seulement",
         "spanish": "solo sólo solamente",
+    }
+)
+# These deny what stands right after them, whatever stands before.
+_FORWARD_DENIALS = by_language(
+    {
+        "english": "no without",
+        "german": "kein keine keinen keinem keiner keines ohne",
+        "french": "sans",
+        "spanish": "sin ningún ninguna",
+        "italian": "senza nessun nessuna",
+        "portuguese": "sem nenhum nenhuma",
+        "dutch": "geen zonder",
+        "russian": "без",
     }
 )
 _OPPOSITES = {
@@ -103,6 +117,10 @@ _AGENT_WORDS = by_language(
         "dutch": "door",
     }
 )
+# "By far", "by then": nobody acts.
+_NO_AGENTS = by_language(
+    {"english": "far then now chance mistake means way least most", "german": "anfang hause nun dort hier"}
+)
 _DENSE_AGENTS = ("被", "由", "受", "によって")
 _MONTHS = {
     "english": "january february march april may june july august september october november december",
@@ -135,6 +153,11 @@ def softens_denial(word: str, language: str) -> bool:
     return word in _SOFTENERS.get(language, ())
 
 
+def denies_forward(word: str, language: str) -> bool:
+    """Whether a lower-case word denies only what stands right after it."""
+    return word in _FORWARD_DENIALS.get(language, ())
+
+
 def dense_denials(text: str) -> list[int]:
     """Return where characters that deny stand in a text without spaces."""
     plain = text
@@ -146,6 +169,11 @@ def dense_denials(text: str) -> list[int]:
 def agent_words(language: str) -> frozenset[str]:
     """Return the words that bring in the one who acts in a passive sentence."""
     return _AGENT_WORDS.get(language, frozenset())
+
+
+def is_no_agent(word: str, language: str) -> bool:
+    """Whether a lower-case word after one of the agent words names nobody who acts."""
+    return word in _NO_AGENTS.get(language, ())
 
 
 def dense_agents() -> tuple[str, ...]:

@@ -6,10 +6,12 @@ import re
 from dataclasses import dataclass
 
 from appliance.retrieval.languages import CHINESE_JAPANESE, is_function_word, stemmed
+from appliance.retrieval.opposites import is_denial
+from appliance.retrieval.spelling import NUMBER, is_number, normal_number, plain
 
 # A word of letters ends where characters of a script without spaces begin.
 _TOKEN = re.compile(
-    rf"\d[\d.,:/]*\d|\d|[{CHINESE_JAPANESE}]+|[^\W\d_{CHINESE_JAPANESE}]+",
+    rf"{NUMBER}|[{CHINESE_JAPANESE}]+|[^\W\d_{CHINESE_JAPANESE}]+",
 )
 _CHINESE_JAPANESE = re.compile(f"[{CHINESE_JAPANESE}]")
 # Two characters in a row with one of these hold a Chinese sentence together; hiragana do that in Japanese.
@@ -33,10 +35,6 @@ NUMBER_WORDS |= {
     "sechzig": 60, "seventy": 70, "siebzig": 70, "eighty": 80, "achtzig": 80, "ninety": 90, "neunzig": 90,
     "hundred": 100, "hundert": 100, "thousand": 1000, "tausend": 1000,
 }  # fmt: skip
-_NEGATIONS = frozenset(
-    ("not", "no", "never", "none", "neither", "nor", "cannot", "without", "nicht", "kein", "keine", "keinen",
-     "keinem", "keiner", "nie", "niemals", "ohne")
-)  # fmt: skip
 _TALK = frozenset(
     ("yes", "no", "answer", "question", "according", "text", "document", "documents", "context", "passage",
      "passages", "source", "sources", "following", "based", "information", "provided", "sure", "here", "certainly",
@@ -68,45 +66,32 @@ class Terms:
         return self.content | self.numbers
 
 
-def terms_of(sentence: str, language: str) -> Terms:
-    """Return the terms of a sentence."""
+def terms_of(sentence: str, language: str, *, is_begun: bool = False) -> Terms:
+    """Return the terms of a sentence, or of the rest of one whose beginning is left out."""
+    sentence = plain(sentence)
     content: set[str] = set()
     numbers: set[str] = set()
     has_negation = "n't" in sentence or "n’t" in sentence
     for token in _TOKEN.findall(sentence):
         word = token.lower()
-        if word[0].isdigit():
+        if is_number(token):
             numbers.add(normal_number(word))
         elif word in NUMBER_WORDS:
             numbers.add(str(NUMBER_WORDS[word]))
-        elif word in _NEGATIONS:
+        elif is_denial(word, language):
             has_negation = True
         elif _CHINESE_JAPANESE.search(word):
             pairs = (word[start : start + 2] for start in range(max(1, len(word) - 1)))
             content.update(pair for pair in pairs if not FUNCTION_CHARACTERS.search(pair))
         elif len(word) > 1 and not is_function_word(word, language) and word not in _TALK:
             content.add(stemmed(word, language))
-    return Terms(frozenset(content), frozenset(numbers), _names(sentence, language), has_negation)
+    names = _names(sentence, language, is_begun)
+    return Terms(frozenset(content), frozenset(numbers), names, has_negation)
 
 
 def is_talk(word: str) -> bool:
     """Whether a lower-case word belongs to asking and answering rather than to what is said."""
     return word in _TALK
-
-
-def normal_number(text: str) -> str:
-    """Write a number in one way: `1,496.50`, `1.496,5` and `1496.5` are the same; dates keep their parts."""
-    digits = text.strip(".,:/")
-    if not re.fullmatch(r"[\d.,]+", digits):
-        return digits
-    decimal = re.search(r"[.,](\d+)$", digits)
-    separators = [character for character in digits if character in ".,"]
-    is_grouping = decimal is not None and len(decimal.group(1)) == 3 and len(set(separators)) == 1
-    if decimal is None or is_grouping:
-        return re.sub(r"[.,]", "", digits).lstrip("0") or "0"
-    whole = re.sub(r"[.,]", "", digits[: decimal.start()]).lstrip("0") or "0"
-    fraction = decimal.group(1).rstrip("0")
-    return f"{whole}.{fraction}" if fraction else whole
 
 
 def is_near_term(term: str, others: frozenset[str]) -> bool:
@@ -126,12 +111,13 @@ def _parts(word: str) -> set[str]:
     return {word[start : start + _GRAM] for start in range(len(word) - _GRAM + 1)}
 
 
-def _names(sentence: str, language: str) -> frozenset[str]:
+def _names(sentence: str, language: str, is_begun: bool) -> frozenset[str]:
     # German writes every noun with a capital, so capitals say nothing there.
     if language == "german":
         return frozenset()
-    words = [token for token in _TOKEN.findall(sentence) if not token[0].isdigit()]
-    names = {word.lower() for word in words[1:] if word[0].isupper() and len(word) > 1}
+    words = [token for token in _TOKEN.findall(sentence) if not is_number(token)]
+    inner = words if is_begun else words[1:]
+    names = {word.lower() for word in inner if word[0].isupper() and len(word) > 1}
     return frozenset(
         stemmed(name, language)
         for name in names

@@ -148,6 +148,29 @@ def test_numbers_of_two_sources_may_not_change_places() -> None:
     assert "120" in one.missing
 
 
+@pytest.mark.parametrize(
+    "lie, name",
+    [
+        ("The library lends 45,000 books to 9,300 readers every year, and Oslo reaches 14 villages.", "oslo"),
+        (
+            "Its bus reaches 14 villages, while Bergen lends 45,000 books to 9,300 readers every year.",
+            "bergen",
+        ),
+        ("Trondheim lends books to 9,300 readers every year.", "Trondheim"),
+    ],
+)
+def test_a_name_that_no_source_has_is_named_wherever_its_part_begins(lie: str, name: str) -> None:
+    one = support(lie, (VIKEN,))
+    assert not one.is_supported
+    assert name in one.missing
+
+
+def test_by_far_names_nobody_who_acts() -> None:
+    texts = ("From 1971 to 1978 the mill beat the shipyard.",)
+    assert not support("From 1971 to 1978 the shipyard beat the mill by far.", texts).is_supported
+    assert support("From 1971 to 1978 the shipyard was beaten by the mill.", texts).is_supported
+
+
 def test_a_number_within_a_name_needs_to_stand_in_the_passage_only() -> None:
     texts = ("Apollo 8 left on a Saturday. The crew saw the far side of the moon after three days.",)
     assert support("The crew of Apollo 8 saw the far side of the moon.", texts).is_supported

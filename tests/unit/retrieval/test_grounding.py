@@ -95,6 +95,15 @@ def test_a_wrong_source_number_is_corrected_and_marked() -> None:
     assert citation.verdict == "verified"
 
 
+@pytest.mark.parametrize("markers", ["[2][1]", "[2] [1]", "[1-2]", "[2, 1]"])
+def test_several_markers_after_a_full_stop_belong_to_the_sentence_before(markers: str) -> None:
+    answer = ground(
+        f"Unused days expire at the end of March. {markers} Copies are kept for 90 days in Zürich."
+    )
+    assert [one.text.endswith(markers) for one in answer.sentences] == [True, False]
+    assert [one.verdict for one in answer.citations] == ["verified", "verified"]
+
+
 def test_a_source_number_that_does_not_exist_is_absent() -> None:
     (sentence,) = ground("Penguins swim in the Atlantic [7].").sentences
     (citation,) = sentence.citations
