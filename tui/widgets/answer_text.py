@@ -167,8 +167,12 @@ class AnswerText(Widget):
         self._laid.pop()
         top = self._part_tops.pop()
         if top < len(self._places):
-            del self._lines[self._places[top].line :]
+            self._take_back_lines(self._places[top])
         del self._places[top:]
+
+    def _take_back_lines(self, place: _Place) -> None:
+        begun = self._lines[place.line][: max(0, place.column - len(place.row.joins or ""))]
+        self._lines[place.line :] = [begun] if begun else []
 
     def _drawn(self, place: _Place, selection: Selection | None) -> Strip:
         row, width = place.row, self._laid_width

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 from textual.content import Content, Span
 
-from tui.widgets.answer_parts import MOST_LINES, Part, plain_parser
+from tui.widgets.answer_parts import MOST_LEVELS, MOST_LINES, Part, plain_parser
 from tui.widgets.rows import BLANK, Row, folded, prefixed, wrapped
 from tui.widgets.table_rows import Table, table_rows, widths_of
 
@@ -18,6 +18,7 @@ _BULLETS = "•◦▪"
 _STYLES = {"strong": ".strong", "em": ".em", "s": ".s"}
 _CODE_PADDING = 2
 _NARROWEST = 8
+_BAR = Content.styled("▌ ", ".quote_bar")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,27 +31,43 @@ class Laid:
 
 def lay_out(part: Part, width: int, columns: Sequence[int] = ()) -> Laid:
     """Lay a part out; `columns` are those of the table that it continues."""
-    layout = _Layout(is_continued=bool(part.opener), columns=tuple(columns))
-    root = SyntaxTreeNode(plain_parser().parse(part.opener + part.source))
-    return Laid(rows=tuple(layout.stacked(root.children, max(1, width))), columns=layout.columns)
+    width = max(1, width)
+    tokens = plain_parser().parse(part.opener + part.source)
+    if any(token.level >= MOST_LEVELS - 2 for token in tokens):
+        # What is deeper the parser leaves out.
+        return Laid(rows=tuple(wrapped(Content(part.source.rstrip("\n")), width)))
+    blocks = SyntaxTreeNode(tokens).children
+    layout = _Layout(part, blocks[0].type if blocks else "", tuple(columns))
+    rows = layout.stacked(blocks, width)
+    if part.is_continued and rows:
+        rows = _going_on(rows, blocks[0].type, part)
+    return Laid(rows=tuple(rows), columns=layout.columns)
+
+
+def _going_on(rows: list[Row], kind: str, part: Part) -> list[Row]:
+    match kind:
+        case "paragraph":
+            return [replace(rows[0], joins=part.joins), *rows[1:]]
+        case "blockquote":
+            return [Row(content=_BAR, unsaid=len(_BAR.plain)), *rows]
+        case _:
+            return rows
 
 
 class _Layout:
     """The rows of one part."""
 
-    def __init__(self, *, is_continued: bool, columns: tuple[int, ...]) -> None:
-        self._is_continued = is_continued
+    def __init__(self, part: Part, first_kind: str, columns: tuple[int, ...]) -> None:
+        self._is_continued = part.is_continued and first_kind in ("fence", "code_block", "table")
+        self._first_number = part.first_number if first_kind == "ordered_list" else None
         self.columns = columns
 
-    def stacked(self, blocks: Sequence[SyntaxTreeNode], width: int, *, is_dense: bool = False) -> list[Row]:
+    def stacked(self, blocks: Sequence[SyntaxTreeNode], width: int) -> list[Row]:
         """Put blocks below each other."""
         rows: list[Row] = []
-        before = ""
         for block in blocks:
-            is_apart = not is_dense or before == block.type == "paragraph"
-            rows += [BLANK] if rows and is_apart else []
+            rows += [BLANK] if rows else []
             rows += self._block(block, width)
-            before = block.type
         return rows
 
     def _block(self, block: SyntaxTreeNode, width: int, level: int = 0) -> list[Row]:
@@ -64,8 +81,7 @@ class _Layout:
             case "bullet_list" | "ordered_list":
                 return self._list(block, width, level)
             case "blockquote":
-                bar = Content.styled("▌ ", ".quote_bar")
-                return prefixed(self.stacked(block.children, _inside(width, 2)), bar, bar)
+                return self._quote(block, width)
             case "table":
                 return self._table(block, width)
             case "hr":
@@ -73,8 +89,15 @@ class _Layout:
             case _:
                 return wrapped(_inline(block), width)
 
+    def _quote(self, block: SyntaxTreeNode, width: int) -> list[Row]:
+        inside = width - len(_BAR.plain)
+        if inside < _NARROWEST:
+            return self.stacked(block.children, width)
+        return prefixed(self.stacked(block.children, inside), _BAR, _BAR)
+
     def _list(self, block: SyntaxTreeNode, width: int, level: int) -> list[Row]:
-        first = int(block.attrs.get("start", 1)) if block.type == "ordered_list" else None
+        number, self._first_number = self._first_number, None
+        first = (number or int(block.attrs.get("start", 1))) if block.type == "ordered_list" else None
         marks = [
             f"{_BULLETS[level % len(_BULLETS)]} " if first is None else f"{first + place}. "
             for place in range(len(block.children))
@@ -82,9 +105,13 @@ class _Layout:
         indent = max(map(len, marks), default=0)
         rows: list[Row] = []
         for item, mark in zip(block.children, marks, strict=True):
+            if width - indent < _NARROWEST:
+                rows += wrapped(Content.styled(mark.strip(), ".bullet"), width)
+                rows += self._item(item, width, level)
+                continue
             said = Content.styled(mark.rjust(indent), ".bullet")
             rows += prefixed(
-                self._item(item, _inside(width, indent), level) or [BLANK],
+                self._item(item, width - indent, level) or [BLANK],
                 said,
                 Content(" " * indent),
                 is_said=True,
@@ -116,21 +143,24 @@ class _Layout:
     def _code(self, block: SyntaxTreeNode, width: int) -> list[Row]:
         is_continued, self._is_continued = self._is_continued, False
         info = block.info.strip()
-        padding = Content(" " * _CODE_PADDING)
+        padded = _CODE_PADDING if width - 2 * _CODE_PADDING >= _NARROWEST else 0
+        padding = Content(" " * padded)
         lines = block.content.removesuffix("\n").split("\n")
         rows: list[Row] = []
         for start in range(0, len(lines), MOST_LINES):
             code = "\n".join(lines[start : start + MOST_LINES])
-            rows += _code_rows(code, info, _inside(width, 2 * _CODE_PADDING))
+            rows += _code_rows(code, info, width - 2 * padded)
         rows = prefixed(rows, padding, padding)
-        return rows if is_continued else [_code_head(info), *rows]
+        return rows if is_continued else [_code_head(info, width), *rows]
 
 
-def _code_head(info: str) -> Row:
+def _code_head(info: str, width: int) -> Row:
     parts = [("  ⧉ copy", ".code_copy")]
     if info:
         parts.append((f"  {info}", ".code_note"))
     content = Content.assemble(*parts)
+    if content.cell_length > width:
+        content = folded(content, width - 1)[0] + Content.styled("…", ".code_note")
     return Row(content=content, unsaid=len(content.plain), kind="code_head", style=".code")
 
 
@@ -153,10 +183,6 @@ def _highlighted(code: str, info: str) -> Content:
     coloured = highlight(code, language=language)
     # It leaves out blank lines at the end, and reads other characters as ends of lines.
     return coloured if coloured.plain == code else Content(code)
-
-
-def _inside(width: int, taken: int) -> int:
-    return max(min(width, _NARROWEST), width - taken)
 
 
 def _inline(block: SyntaxTreeNode) -> Content:

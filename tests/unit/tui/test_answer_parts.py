@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.widgets.answer_parts import MOST_BLOCKS, MOST_CHARACTERS, MOST_LINES, Part, grown, parts_of
+from tui.widgets.answer_parts import (
+    MOST_BLOCKS,
+    MOST_CHARACTERS,
+    MOST_LINES,
+    Part,
+    code_blocks,
+    grown,
+    parts_of,
+    plain_parser,
+)
 
 BLOCKS = [
     "A paragraph.",
@@ -76,9 +85,74 @@ def test_a_paragraph_without_end_is_parted_at_a_sentence() -> None:
     assert all(part.source.startswith("It rains") for part in parts)
 
 
+LINES = [
+    "para",
+    "- a",
+    "* b",
+    "1. one",
+    "10. ten",
+    "   - in",
+    "    deep",
+    "> said",
+    "> - q",
+    "# H",
+    "---",
+    "```",
+    "",
+    "",
+]
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=30), st.integers(1, 12))
+def test_parts_that_came_in_pieces_are_read_as_the_whole_is(lines: list[str], size: int) -> None:
+    text = "\n".join(lines) + "\n"
+    parts = [Part()]
+    for start in range(0, len(text), size):
+        parts += grown(parts.pop(), text[start : start + size])
+
+    alone = [part.opener + part.source for part in parts]
+
+    assert [one for part in alone for one in kinds(part)] == kinds(text)
+
+
+def kinds(text: str) -> list[tuple[str, int, str]]:
+    return [(token.type, token.level, token.content) for token in plain_parser().parse(text)]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "**Title**\n\n- a\n- b\n\n",
+        "10. **Title**\n   - a\n   - b\n",
+        "- a\n\n> said\n\n",
+        "> said\n>\n",
+        "    code\n",
+    ],
+)
+def test_an_answer_of_whatever_repeats_is_parted(block: str) -> None:
+    parts = parts_of(block * 200)
+
+    assert joined(parts) == block * 200
+    assert max(part.source.count("\n") for part in parts) <= MOST_LINES + block.count("\n")
+
+
+def test_a_list_numbered_with_ones_goes_on_counting_in_its_other_parts() -> None:
+    parts = parts_of("")
+    for _ in range(100):
+        parts += grown(parts.pop(), "1. item\n")
+
+    assert [part.first_number for part in parts] == [None, 41, 81]
+
+
 def test_a_list_is_not_parted_from_what_may_still_belong_to_it() -> None:
     items = "\n\n".join(["p"] * (MOST_BLOCKS - 1)) + "\n\n- item\n\n"
     doubtful = items + "perhaps a paragraph of the item"
 
     assert [part.source for part in parts_of(doubtful)] == [doubtful]
     assert [part.source for part in parts_of(items + "# Heading")] == [items, "# Heading"]
+
+
+def test_code_in_a_list_and_code_without_an_end_are_blocks_too() -> None:
+    text = "- item\n\n  ```python\n  a\n  b\n  ```\n\n```\nc\n"
+
+    assert code_blocks(text) == ["a\nb", "c"]

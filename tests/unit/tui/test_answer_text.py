@@ -72,6 +72,19 @@ async def test_another_width_breaks_other_rows() -> None:
         assert rows(answer) == ["one two three four", "five six seven"]
 
 
+@pytest.mark.parametrize("end", [". ", "。"])
+async def test_a_paragraph_of_many_parts_is_copied_on_one_line(end: str) -> None:
+    text = (f"It rains today{end}" * 1_000).strip()
+    answer = AnswerText()
+    async with Page(answer).run_test(size=(60, 10)) as pilot:
+        await pilot.pause()
+        for start in range(0, len(text), 700):
+            answer.append(text[start : start + 700])
+            await pilot.pause()
+
+        assert answer.get_selection(Selection(None, None)) == (text, "\n")
+
+
 DECORATED = "one\n\n- item one two three\n\n---\n\n> said\n\n```\ncode\n```\n\nend\n\n---"
 
 

@@ -89,6 +89,28 @@ def test_no_row_is_wider_than_the_screen(text: str, width: int) -> None:
     assert all(row.content.cell_length <= wide for row in rows_of(text, wide))
 
 
+@pytest.mark.parametrize("marks", [">" * 21, ">" * 100, ">" * 300, "- " * 14, "- " * 150])
+def test_text_below_many_levels_stands_there_inside_the_width(marks: str) -> None:
+    rows = rows_of(f"{marks} secret", 40)
+
+    assert "secret" in "".join(row.text for row in rows)
+    assert all(row.content.cell_length <= 40 for row in rows)
+
+
+def test_a_list_numbered_with_ones_is_counted_on_in_its_next_part() -> None:
+    assert shown("1. item\n" * 100)[-1] == "100. item"
+
+
+def test_what_is_written_beside_code_is_shortened_where_it_does_not_fit() -> None:
+    assert shown("```python title=long/file/name.py\nx\n```", 20)[0] == "  ⧉ copy  python ti…"
+
+
+def test_a_quote_that_goes_on_keeps_its_bar_between_paragraphs() -> None:
+    rows = shown("> said\n>\n" * 60)
+
+    assert rows == ["▌ said", "▌"] * 59 + ["▌ said"]
+
+
 def test_a_table_that_goes_on_keeps_its_columns() -> None:
     first, second = parts_of("| n |\n|---|\n" + "\n".join(f"| {number} |" for number in range(70)))
     laid = lay_out(first, 40)

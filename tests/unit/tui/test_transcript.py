@@ -28,6 +28,8 @@ BEGUN = Turn(
 class Conversation(App[None]):
     """Shows one transcript."""
 
+    CSS = ".stretches, Plain { height: auto; }"
+
     def __init__(self) -> None:
         super().__init__()
         self.transcript = Transcript()
@@ -76,19 +78,20 @@ async def test_an_answer_that_ends_while_it_is_not_on_the_screen_is_shown_as_it_
 
 
 async def test_a_page_is_not_turned_beside_turns_that_went_meanwhile() -> None:
-    may_go_on = asyncio.Event()
+    is_asked, may_go_on = asyncio.Event(), asyncio.Event()
 
     async def slow_details(turns: Sequence[Turn]) -> Details:
         if len(turns) < PAGE_TURNS:
+            is_asked.set()
             await may_go_on.wait()
         return Details()
 
     app = Conversation()
     async with app.run_test(size=(80, 12)) as pilot:
         await app.transcript.show(turns(2 * PAGE_TURNS), slow_details)
-        await pilot.pause()
+        await until(lambda: app.transcript.scroll_y > 0, "the end is shown")
         app.transcript.scroll_home(animate=False)
-        await pilot.pause()
+        await is_asked.wait()
         await app.transcript.go_to_beginning()
         may_go_on.set()
         await pilot.pause()
