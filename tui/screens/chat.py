@@ -79,6 +79,7 @@ class ChatScreen(Frame):
         self.last_answer: Turn | None = None
         self.editing: Turn | None = None
         self.unsaved_question = ""
+        self._unsaved_edit: Turn | None = None
         self._waiting = ""
         self._actions = ChatActions(self)
         self._completion = Completion(self)
@@ -336,6 +337,7 @@ class ChatScreen(Frame):
         unsaved, self.unsaved_question = self.unsaved_question, ""
         if unsaved and not self.prompt.text:
             self.prompt.write(unsaved)
+            self.editing = self._unsaved_edit
         await self._read_again(has_failed=message.error is not None)
         self.show_title()
         await self.refresh_sidebar()
@@ -384,7 +386,7 @@ class ChatScreen(Frame):
             self.tell(exc)
             return
         self.prompt.write("")
-        self.unsaved_question = text
+        self.unsaved_question, self._unsaved_edit = text, edited
         self.prompt.remember(text)
         self._actions.asked()
         await asyncio.to_thread(self.session.add_history, text)

@@ -76,6 +76,26 @@ async def test_a_question_that_could_not_be_stored_stands_in_the_input_again(tmp
         assert not chat.is_answering
 
 
+async def test_an_edit_that_could_not_be_stored_is_an_edit_again(tmp_path: Path) -> None:
+    session = TestSession(tmp_path)
+    app = ApplianceUI(session)
+    async with app.run_test() as pilot:
+        chat = await opened(app, pilot)
+        await ask(app, pilot, "hello")
+        chat.prompt.write("/edit")
+        await pilot.press("enter")
+        await until(lambda: chat.editing is not None, "the question is edited")
+        edited = chat.editing
+        assert chat.chat is not None
+        ForgettableChats(session.conversations.database).forget(ForgetChat(chat_id=chat.chat.id))
+        chat.prompt.write("hello again")
+        await pilot.press("enter")
+        await until(lambda: "there is no chat" in screen_text(app), "it could not be stored")
+        await until(lambda: chat.prompt.text == "hello again" and not chat.is_answering, "it is back")
+
+        assert chat.editing == edited
+
+
 async def test_a_question_sent_before_the_store_is_open_is_sent_once_it_is(tmp_path: Path) -> None:
     app = ApplianceUI(TestSession(tmp_path))
     async with app.run_test() as pilot:
