@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from decimal import Decimal
 
 from tui.widgets.plain import Plain
 
@@ -60,7 +61,10 @@ class Plot(Plain):
 
 def figure_text(figure: float) -> str:
     """Write a figure with four digits that count, and never with an exponent."""
-    return f"{figure:,.0f}" if abs(figure) >= 1000 else f"{figure:.4g}"
+    if abs(figure) >= 1000:
+        return f"{figure:,.0f}"
+    # Zero may have a sign, which adding zero takes away.
+    return f"{Decimal(f'{figure + 0.0:.4g}'):f}"
 
 
 def plot_lines(figures: Sequence[float], *, rows: int) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.app import App, ComposeResult
 
 from tests.screen_text import screen_text
-from tui.widgets.plot import Plot, plot_lines
+from tui.widgets.plot import Plot, figure_text, plot_lines
 
 
 def test_the_highest_figure_fills_all_rows_and_half_of_it_half() -> None:
@@ -18,6 +19,14 @@ def test_eighths_are_told_apart() -> None:
 
 def test_nothing_but_zeros_is_an_empty_plot() -> None:
     assert plot_lines([0.0, 0.0], rows=2) == ["  ", "  "]
+
+
+@pytest.mark.parametrize(
+    ("figure", "text"),
+    [(0.00001234, "0.00001234"), (-0.0, "0"), (12.3456, "12.35"), (999.96, "1000"), (1234.5, "1,234")],
+)
+def test_a_figure_has_four_digits_that_count_and_no_exponent(figure: float, text: str) -> None:
+    assert figure_text(figure) == text
 
 
 class OnePlot(App[None]):
