@@ -8,7 +8,7 @@ from appliance.core.errors import ApplianceError, InvalidRequestError
 from appliance.core.forgetting import ForgetChat, ForgetDocument, ForgetSubject, ForgetTarget
 from appliance.memory.turns import Chat
 from tui.clean import shown_line
-from tui.counting import counted
+from tui.counting import counted_things
 from tui.rows import Forgotten
 from tui.screens.dialogs import Confirm
 from tui.screens.text_page import TextPage
@@ -36,7 +36,8 @@ class ForgetAction:
         target, what = await self._target(argument, chat)
         counts = await self._screen.session.forgetting.preview(target)
         found = (
-            ", ".join(_counted(count, name) for name, count in sorted(counts.items())) or "nothing in chats"
+            ", ".join(counted_things(count, name) for name, count in sorted(counts.items()))
+            or "nothing in chats"
         )
         more = "" if isinstance(target, ForgetChat) else "; documents"
         question = (
@@ -102,7 +103,3 @@ class ForgetAction:
         return ForgetDocument(
             document_id=meant[0].document_id
         ), f"the document {shown_line(meant[0].name, 60)}"
-
-
-def _counted(count: int, plural: str) -> str:
-    return counted(count, plural.removesuffix("s"))
