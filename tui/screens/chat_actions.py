@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING
 
 from appliance.core.errors import ApplianceError, InvalidRequestError
@@ -21,7 +20,6 @@ from tui.widgets.turn import TurnView
 if TYPE_CHECKING:
     from tui.screens.chat import ChatScreen
 
-_CODE = re.compile(r"^(`{3,}|~{3,})[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
 _PLACES: dict[str, Place] = {
     "/help": "help",
     "/models": "models",
@@ -323,7 +321,10 @@ def _needed(turn: Turn | None) -> Turn:
 
 
 def _codes(text: str) -> list[str]:
-    found = [str(block[1]) for block in _CODE.findall(text)]
+    # The parser takes long to import, and the first paint does without it.
+    from tui.widgets.answer_parts import code_blocks
+
+    found = code_blocks(text)
     if not found:
         raise InvalidRequestError("there is no code block in this turn")
     return found
