@@ -169,7 +169,9 @@ def _places_inside(
 def _inner_lines(tokens: Sequence[Token], place: int) -> list[int]:
     """Return the lines where what a block consists of begins."""
     lines: list[int] = []
-    for token in tokens[place + 1 :]:
+    # A slice would copy the rest of the answer for each block.
+    for index in range(place + 1, len(tokens)):
+        token = tokens[index]
         if token.level == 0:
             break
         if token.level == 1 and token.nesting >= 0 and token.map is not None:

@@ -66,14 +66,10 @@ class LiveAnswer:
 
     def store(self, turn: Turn | None) -> None:
         """Let the widget show the turn as it was stored; one that is not on the screen is made anew later."""
-        view = self.view
-        if not view.is_attached:
-            return
-        view.set_growing(False)
-        if turn is not None and view.is_composed:
-            view.set_turn(turn)
-        elif turn is not None:
-            view.turn = turn
+        if self.view.is_attached:
+            self.view.set_growing(False)
+        if turn is not None:
+            self.view.set_turn(turn)
 
     async def _run(self) -> None:
         while not self._ended.is_set():

@@ -84,6 +84,8 @@ class TurnView(Stretch, can_focus=True):
     def set_sources(self, sources: SourcedAnswer | None) -> None:
         """Show what the answer stands on."""
         self._sources = sources
+        if not self.is_composed:
+            return
         line = self.query_one(".sources-line", Plain)
         line.display = sources is not None
         if sources is not None:
@@ -93,6 +95,8 @@ class TurnView(Stretch, can_focus=True):
         """Take the turn as it is now; its text must be what is shown already."""
         self.turn = turn
         self._branches = branches or self._branches
+        if not self.is_composed:
+            return
         self.query_one(".turn-head", Plain).show_parts(self._head())
         self._show_reasoning(turn.reasoning)
         failure = turn.answer.failure if turn.answer and turn.state == "failed" else None
