@@ -27,7 +27,21 @@ _LEAST_AGREEING_BESIDE_SUBJECT = 0.7
 _BESIDE = 2
 _NEAR_PARTNER = 3
 _NOUNS_ARE_CAPITAL = ("german",)
-# Of words that begin an English sentence without an article: plurals, adverbs, participles.
+# What else begins an English sentence without an article: a determiner, a plural, an adverb, a participle.
+_DETERMINERS = (
+    "Some",
+    "Many",
+    "Most",
+    "Several",
+    "Such",
+    "Each",
+    "Every",
+    "All",
+    "Any",
+    "Other",
+    "Another",
+    "More",
+)
 _COMMON_ENDINGS = ("s", "ly", "ing", "ed")
 # Longer pairs would take seconds; they are held to numbers, names and denials alone.
 _MOST_CELLS = 250_000
@@ -58,7 +72,9 @@ def contradiction_of(said: Claim, source: Claim, stands_elsewhere: Callable[[str
         found += [word.text for word in _changed_places([gap for gap in gaps if gap.is_narrow])]
     if _agreeing_share(said, gaps) >= _LEAST_AGREEING_BESIDE_SUBJECT:
         found += [word.text for gap in gaps[:1] for word in _other_subject(gap, source, stands_elsewhere)]
-        found += [word.text for gap in gaps[:1] for word in _bare_subject(gap, said, source)]
+        found += [
+            word.text for gap in gaps[:1] for word in _bare_subject(gap, said, source, stands_elsewhere)
+        ]
     found += [run for gap in gaps if (run := _other_run(gap, said, source, stands_elsewhere))]
     found += _turned_numbers(said.words, source.words)
     found += _other_signs(said.text, source.text)
@@ -151,8 +167,10 @@ def _other_subject(gap: _Gap, source: Claim, stands_elsewhere: Callable[[str], b
         yield one
 
 
-def _bare_subject(gap: _Gap, said: Claim, source: Claim) -> Iterator[ClaimWord]:
-    """Yield a first word that stands right before the words that agree and must be a name: it has no article."""
+def _bare_subject(
+    gap: _Gap, said: Claim, source: Claim, stands_elsewhere: Callable[[str], bool]
+) -> Iterator[ClaimWord]:
+    """Yield a first word of no source that must be a name, as it has no article, in place of another subject."""
     if len(gap.said) != 1 or not gap.is_right_held or said.language in _NOUNS_ARE_CAPITAL:
         return
     (one,) = gap.said
@@ -160,7 +178,8 @@ def _bare_subject(gap: _Gap, said: Claim, source: Claim) -> Iterator[ClaimWord]:
     is_bare = following is not None and said.text[one.start : following.start].split() == [one.text]
     is_first = one.is_capital and not said.text[: one.start].strip()
     replaces = any(word.kind in ("word", "name") for word in gap.source) and not _has(source.words, one)
-    if is_first and is_bare and replaces and not one.text.lower().endswith(_COMMON_ENDINGS):
+    is_common = one.text in _DETERMINERS or one.text.endswith(_COMMON_ENDINGS)
+    if is_first and is_bare and replaces and not is_common and not stands_elsewhere(one.term):
         yield one
 
 
@@ -236,11 +255,13 @@ def _denies_differently(said: Claim, source: Claim, pairs: _Pairs) -> bool:
 
 
 class _Denials:
-    """The denials of a sentence, and what stands near them that the other sentence has too."""
+    """What denies in one sentence alone or may, and what stands near it that the other sentence has too."""
 
     def __init__(self, claim: Claim, agreeing: dict[int, int]) -> None:
         self.words = claim.words
-        self.places = [place for place, word in enumerate(self.words) if word.denies]
+        self.places = [
+            place for place, word in enumerate(self.words) if word.denies and place not in agreeing
+        ]
         self._language = claim.language
         self._agreeing = agreeing
         self._clauses = list(accumulate(int(word.follows_break) for word in self.words))
@@ -304,7 +325,7 @@ def _has(words: Sequence[ClaimWord], wanted: ClaimWord) -> bool:
 
 
 def _agrees(one: ClaimWord, other: ClaimWord) -> bool:
-    return not one.denies and not other.denies and _is_like(one, other)
+    return "denial" not in (one.kind, other.kind) and _is_like(one, other)
 
 
 def _is_like(one: ClaimWord, other: ClaimWord) -> bool:
@@ -336,7 +357,9 @@ def _gaps(said: Sequence[ClaimWord], source: Sequence[ClaimWord], pairs: _Pairs)
     agreed = len(gaps)
     gaps.append(_Gap(tuple(here), tuple(there), bool(gaps), False))
     return (
-        gaps if agreed and agreed >= _LEAST_AGREEING * len([word for word in said if not word.denies]) else []
+        gaps
+        if agreed and agreed >= _LEAST_AGREEING * len([word for word in said if word.kind != "denial"])
+        else []
     )
 
 
@@ -344,8 +367,8 @@ def _aligned(said: Sequence[ClaimWord], source: Sequence[ClaimWord]) -> _Pairs:
     """Return the cheapest pairing in order, without denials; None stands for a word without a partner."""
     if len(said) * len(source) > _MOST_CELLS:
         return []
-    here = [place for place, word in enumerate(said) if not word.denies]
-    there = [place for place, word in enumerate(source) if not word.denies]
+    here = [place for place, word in enumerate(said) if word.kind != "denial"]
+    there = [place for place, word in enumerate(source) if word.kind != "denial"]
     pairs = _cheapest([said[place] for place in here], [source[place] for place in there])
     return [
         (here[one] if one is not None else None, there[other] if other is not None else None)

@@ -165,6 +165,15 @@ def test_a_name_that_no_source_has_is_named_wherever_its_part_begins(lie: str, n
     assert name in one.missing
 
 
+def test_a_first_word_that_names_whom_a_source_calls_he_or_is_no_name_is_supported() -> None:
+    texts = ("Tesla came to America in 1884. Much of his life he lived in a series of New York hotels.",)
+    assert support("Tesla lived much of his life in New York hotels.", texts).is_supported
+    texts = ("A number of lines in the west of the state have been converted to standard gauge.",)
+    assert support(
+        "Some lines in the west of the state have been converted to standard gauge.", texts
+    ).is_supported
+
+
 def test_by_far_names_nobody_who_acts() -> None:
     texts = ("From 1971 to 1978 the mill beat the shipyard.",)
     assert not support("From 1971 to 1978 the shipyard beat the mill by far.", texts).is_supported

@@ -44,6 +44,7 @@ def test_a_denial_may_stand_elsewhere_in_its_clause(sentence: str, source: str) 
         ("Die Mühle wurde verkauft und hat keinen Turm.", MILL),
         ("Die Mühle wurde nie verkauft und hat einen Turm.", MILL),
         ("The house of Viken has a lift.", LIFT),
+        ("The mill does act against fires.", "The mill does not act against fires."),
         ("The mill makes paper but not board.", "The mill makes not paper but board."),
         ("La bibliothèque ne prête pas de cartes.", "La bibliothèque prête des cartes aux écoles."),
     ],
