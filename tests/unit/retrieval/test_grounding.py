@@ -220,3 +220,9 @@ def test_a_likeness_that_the_embedder_cannot_judge_is_little_evidence() -> None:
 
 def test_what_holds_a_chinese_question_together_is_no_term_of_it() -> None:
     assert terms_of("数据库的备份是什么时候？", "english").content == {"数据", "据库", "备份", "时候"}
+
+
+def test_a_denial_is_no_term_in_any_language() -> None:
+    spanish, swedish = terms_of("Nunca tuvo torre.", "spanish"), terms_of("Ingen port finns.", "swedish")
+    assert (spanish.has_negation, len(spanish.content)) == (True, 2)
+    assert (swedish.has_negation, len(swedish.content)) == (True, 2)
