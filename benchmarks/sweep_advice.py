@@ -171,24 +171,32 @@ def _setting(plan: SweepPlan, found: Found, factor: Factor, predict: Predict) ->
 
 def _reason(plan: SweepPlan, found: Found, one: Variation, chosen: Scalar) -> str:
     """What was found of one other value, and what follows."""
+    value = _shown(plan, one)
     if one.skipped:
-        return f"{one.value} not measured: {one.skipped}"
+        return f"{value} not measured: {one.skipped}"
     contestant = found.entered[one]
     if contestant.failure and contestant.ratios:
-        return f"{one.value} failed after {contestant.rounds} rounds: {contestant.failure}"
+        return f"{value} failed after {contestant.rounds} rounds: {contestant.failure}"
     if contestant.failure:
-        return f"{one.value} cannot be measured: {contestant.failure}"
+        return f"{value} cannot be measured: {contestant.failure}"
     if not contestant.ratios:
-        return f"{one.value} was not reached in this time"
+        return f"{value} was not reached in this time"
     match contestant.standing:
         case "faster":
             return _faster(plan, one, contestant, chosen)
         case "slower":
-            return f"{_times(contestant, inverted=True)} {one.value} {_bounds(contestant, inverted=True)}"
+            return f"{_times(contestant, inverted=True)} {value} {_bounds(contestant, inverted=True)}"
         case "alike":
-            return f"{one.value} is the same within {ALIKE - 1:.0%} {_bounds(contestant)}"
+            return f"{value} is the same within {ALIKE - 1:.0%} {_bounds(contestant)}"
         case "undecided":
             return _undecided(one, contestant)
+
+
+def _shown(plan: SweepPlan, one: Variation) -> str:
+    """The other value; with the length of a prompt's pieces where that alone is what differs."""
+    if one.value != settings_of(plan.usual)[one.factor]:
+        return str(one.value)
+    return f"{one.value} with prefill_chunk_tokens {one.choice.prefill_chunk_tokens}"
 
 
 def _faster(plan: SweepPlan, one: Variation, contestant: Contestant, chosen: Scalar) -> str:
