@@ -114,14 +114,21 @@ async def measure_lane(
     return sample
 
 
-def memory_plan(local: LocalModel, choice: LoadChoice, context_tokens: int) -> MemoryPlan:
-    """Predict the peak of a worker that is loaded so."""
+def memory_plan(
+    local: LocalModel,
+    choice: LoadChoice,
+    context_tokens: int,
+    *,
+    sequences: int | None = None,
+    kept_sequences: int | None = None,
+) -> MemoryPlan:
+    """Predict the peak of a worker that is loaded so; None takes as many sequences as a measurement has."""
     key_type, value_type = cache_types(choice.kv_type)
     params = choice.params(local, context_tokens)
     shape = LoadShape(
         context_tokens=params.context_window,
-        sequences=params.parallel,
-        kept_sequences=params.kept_sequences,
+        sequences=params.parallel if sequences is None else sequences,
+        kept_sequences=params.kept_sequences if kept_sequences is None else kept_sequences,
         key_type=key_type,
         value_type=value_type,
         batch_tokens=params.batch_tokens,

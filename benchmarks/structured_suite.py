@@ -93,15 +93,16 @@ def _together_metrics(together: Together) -> list[Metric]:
     return [
         Metric(name="mixed_rate", unit="tokens/s", better="higher", samples=mixed),
         Metric(name="all_free_rate", unit="tokens/s", better="higher", samples=free),
-        Metric(
-            name="mixed_over_free",
-            unit="",
-            better="higher",
-            samples=tuple(one / other for one, other in zip(mixed, free, strict=True)),
-        ),
+        _ratio("mixed_over_free", mixed, free),
         _share("valid", [(one.valid, together.constrained) for one in together.rounds], "higher"),
         _share("same_as_alone", [(one.same_as_alone, sequences) for one in together.rounds], "neither"),
     ]
+
+
+def _ratio(name: str, ours: Sequence[float], others: Sequence[float]) -> Metric:
+    """One rate over the other, round by round."""
+    samples = tuple(one / other for one, other in zip(ours, others, strict=True))
+    return Metric(name=name, unit="", better="higher", samples=samples)
 
 
 def _share(name: str, counts: Sequence[tuple[int, int]], better: Better) -> Metric:
@@ -116,12 +117,7 @@ def _metrics(rounds: Sequence[Round], cases: int) -> list[Metric]:
     metrics = [
         Metric(name="constrained_rate", unit="tokens/s", better="higher", samples=held),
         Metric(name="free_rate", unit="tokens/s", better="higher", samples=free),
-        Metric(
-            name="constrained_over_free",
-            unit="",
-            better="higher",
-            samples=tuple(one / other for one, other in zip(held, free, strict=True)),
-        ),
+        _ratio("constrained_over_free", held, free),
         Metric(
             name="passes_per_token",
             unit="",

@@ -10,11 +10,10 @@ from dataclasses import replace
 from functools import cache, partial
 from time import perf_counter
 
-from appliance.catalog.gguf import read_gguf
-from appliance.catalog.memory_plan import LoadShape, MemoryPlan, cache_types, plan_memory
+from appliance.catalog.memory_plan import MemoryPlan
 from appliance.core.errors import ProviderUnavailableError
 from benchmarks.energy import EnergyMeter
-from benchmarks.engine_lanes import Lane, Runners, measure_lane, record_lane
+from benchmarks.engine_lanes import Lane, Runners, measure_lane, memory_plan, record_lane
 from benchmarks.race import Contestant
 from benchmarks.recorder import Recorder
 from benchmarks.records import Metric, Scalar
@@ -28,6 +27,8 @@ _TRIAL = RequestSize(prompt_tokens=64, output_tokens=16)
 _WARM_UP = RequestSize(prompt_tokens=32, output_tokens=4)
 # Loading, texts and rounds that are slower than the trial take this much more than the requests themselves.
 _OVERHEAD = 1.4
+# What an engine that serves keeps beside the running requests; one that measures keeps fewer.
+_SERVED_KEPT_SEQUENCES = 16
 
 
 class EngineTimer:
@@ -195,15 +196,10 @@ def _configuration(plan: SweepPlan, size: RequestSize) -> dict[str, Scalar]:
 
 def serving_memory(plan: SweepPlan, choice: LoadChoice) -> MemoryPlan:
     """Predict what the appliance takes when it serves under a choice."""
-    params = choice.params(plan.local, choice.context_tokens)
-    key_type, value_type = cache_types(choice.kv_type)
-    shape = LoadShape(
-        context_tokens=params.context_window,
+    return memory_plan(
+        plan.local,
+        choice,
+        choice.context_tokens,
         sequences=plan.parallel,
-        key_type=key_type,
-        value_type=value_type,
-        batch_tokens=params.batch_tokens,
-        ubatch_tokens=params.ubatch_tokens,
-        prefill_tokens=params.prefill_chunk_tokens,
+        kept_sequences=_SERVED_KEPT_SEQUENCES,
     )
-    return plan_memory(read_gguf(plan.local.path), shape)
