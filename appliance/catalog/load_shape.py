@@ -24,7 +24,7 @@ def load_shape(settings: Settings, *, context_tokens: int, parallel: int | None 
         key_type=key_type,
         value_type=value_type,
         batch_tokens=settings.batch_tokens,
-        ubatch_tokens=min(settings.ubatch_tokens, settings.batch_tokens),
-        prefill_tokens=min(settings.prefill_chunk_tokens, settings.batch_tokens),
+        ubatch_tokens=settings.ubatch_tokens,
+        prefill_tokens=settings.prefill_chunk_tokens,
         prefix_ram_bytes=settings.prefix_ram_bytes,
     )

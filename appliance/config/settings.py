@@ -160,14 +160,22 @@ def _read_all(reader: SettingReader, folders: XdgFolders, path: Path) -> Setting
         gpu_layers=reader.integer(
             "gpu_layers", -1, -1, 10_000, "layers on the GPU; -1 is all that fit, 0 is none"
         ),
-        batch_tokens=reader.integer(
-            "batch_tokens", 2048, 64, 1 << 16, "most tokens of all sequences that are handed over at once"
+        batch_tokens=(
+            batch_tokens := reader.integer(
+                "batch_tokens", 2048, 64, 1 << 16, "most tokens of all sequences that are handed over at once"
+            )
         ),
-        ubatch_tokens=reader.integer(
-            "ubatch_tokens", 512, 32, 1 << 16, "most tokens in one forward pass; at most batch_tokens"
+        ubatch_tokens=min(
+            batch_tokens,
+            reader.integer(
+                "ubatch_tokens", 512, 32, 1 << 16, "most tokens in one forward pass; at most batch_tokens"
+            ),
         ),
-        prefill_chunk_tokens=reader.integer(
-            "prefill_chunk_tokens", 256, 16, 1 << 16, "tokens of a prompt at a time; at most batch_tokens"
+        prefill_chunk_tokens=min(
+            batch_tokens,
+            reader.integer(
+                "prefill_chunk_tokens", 256, 16, 1 << 16, "tokens of a prompt at a time; at most batch_tokens"
+            ),
         ),
         flash_attention=reader.choice(
             "flash_attention", "auto", get_args(FlashAttention), "fused attention kernels"

@@ -173,3 +173,9 @@ def test_the_usual_models_have_cards(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
 
     assert {settings.model, settings.embedder} <= known
+
+
+def test_a_small_batch_bounds_what_must_not_be_larger(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, "batch_tokens = 128")
+
+    assert (settings.batch_tokens, settings.ubatch_tokens, settings.prefill_chunk_tokens) == (128, 128, 128)
